@@ -40,7 +40,9 @@ class Source:
 
     paths: tuple[str, ...] = ()
     format: str = "memory"
-    inferred: tuple[str, ...] = ()  # sentences for the report: "groups: rows of one step and prompt"
+    inferred: tuple[
+        str, ...
+    ] = ()  # sentences for the report: "groups: rows of one step and prompt"
 
 
 @dataclass(frozen=True, slots=True)
