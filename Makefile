@@ -1,0 +1,51 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each makes the virtual environment
+# if it is missing. A machine without a GPU can save the CUDA download:
+#   make demo TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types imports unit bench wheel clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: .venv/ready ## train small, diagnose, write a report (under three minutes)
+	$(BIN)/buttress demo
+
+test: lint types imports unit wheel ## everything that CI checks
+
+lint: .venv/ready ## formatting and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/ready ## static types
+	$(BIN)/pyrefly check
+
+imports: .venv/ready ## imports go one way
+	$(BIN)/lint-imports
+
+unit: .venv/ready ## all tests
+	$(BIN)/python -m pytest -n 2 --doctest-modules
+
+bench: .venv/ready ## speed, as ratios measured side by side
+	$(BIN)/python -m benchmarks
+
+wheel: .venv/ready ## build the wheel and try it in an environment of its own
+	rm -rf dist build/wheel-venv
+	$(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	$(PYTHON) -m venv build/wheel-venv
+	build/wheel-venv/bin/pip install -q dist/*.whl
+	cd build && wheel-venv/bin/buttress diagnose ../tests/logs/data/verl_v1 --fail-on never --html report.html
+
+clean: ## remove what the targets made
+	rm -rf .venv dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q $(TORCH)
+	$(BIN)/python -m pip install -q -e '.[trl]' --group dev
+	touch $@

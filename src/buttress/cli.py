@@ -1,0 +1,209 @@
+"""The command line: parses, calls, prints. What it prints is decided in `report`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from buttress import __version__
+from buttress.errors import ButtressError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from buttress.report import Diagnosis
+
+DONE, FOUND, UNUSABLE = 0, 1, 2
+
+app = App(
+    name="buttress",
+    help="Is a group-relative RL run learning from what it samples, and if not, why?",
+    version=__version__,
+    result_action="return_value",
+)
+app.register_install_completion_command(help="Install shell completion for bash, zsh or fish.")
+
+FailOn = Literal["never", "warning", "error"]
+_READING = Group("Reading", sort_key=1)
+_JUDGING = Group("Judging", sort_key=2)
+_OUTPUT = Group("Output", sort_key=3)
+
+
+@app.command
+def diagnose(
+    *paths: str,
+    json: Annotated[bool, Parameter(negative="", group=_OUTPUT)] = False,
+    html: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
+    format: Annotated[str | None, Parameter(group=_READING)] = None,
+    map: Annotated[list[str] | None, Parameter(negative="", group=_READING)] = None,
+    group_size: Annotated[int | None, Parameter(group=_READING)] = None,
+    tolerance: Annotated[float | None, Parameter(group=_JUDGING)] = None,
+    select: Annotated[list[str] | None, Parameter(negative="", group=_JUDGING)] = None,
+    ignore: Annotated[list[str] | None, Parameter(negative="", group=_JUDGING)] = None,
+    fail_on: Annotated[FailOn, Parameter(group=_JUDGING)] = "error",
+) -> int:
+    """Say what is wrong with a run, why, and what to do.
+
+    Exit code: 0 done; 1 a finding at or above --fail-on; 2 bad usage or nothing readable.
+
+    Parameters
+    ----------
+    paths
+        Files, directories or globs: TRL completions, verl dumps, trainer_state.json, or any
+        JSONL, CSV or Parquet with one rollout per row; also .gz and .zst.
+    json
+        Print the report as JSON on standard output, and nothing else there.
+    html
+        Write the report as one self-contained HTML file.
+    format
+        Read every file as this format instead of recognising it.
+    map
+        Read COLUMN as a column of the rollout table, e.g. --map reward=my_score. Repeatable.
+    group_size
+        Rollouts per prompt, where the log does not name its groups.
+    tolerance
+        Rewards this close are tied: sets the absolute and the relative tolerance.
+    select
+        Only these rules (names, codes or prefixes; comma-separated).
+    ignore
+        Not these rules (names, codes or prefixes; comma-separated).
+    fail_on
+        The severity from which the exit code is 1.
+    """
+    from buttress.logs import read
+    from buttress.report import diagnose as diagnose_run
+    from buttress.report.progress import reading
+
+    if not paths:
+        raise ButtressError("diagnose needs a file, directory or glob: buttress diagnose PATH")
+    with reading(quiet=json) as progress:
+        run = read(
+            list(paths),
+            format=format,
+            map=_mapping(map or []),
+            group_size=group_size,
+            progress=progress,
+        )
+    diagnosis = diagnose_run(
+        run, tolerance=tolerance, select=_names(select), ignore=_names(ignore)
+    )
+    return _deliver(diagnosis, json=json, html=html, fail_on=fail_on)
+
+
+@app.command
+def explain(rule: str | None = None, /) -> int:
+    """Show the page of a rule; without a name, the list.
+
+    Parameters
+    ----------
+    rule
+        Name or code, e.g. advantage-collapse or BT101.
+    """
+    from buttress.report import pages
+
+    pages.explain(rule, _stdout())
+    return DONE
+
+
+@app.command
+def remedies(
+    name: str | None = None, /, *, json: Annotated[bool, Parameter(negative="")] = False
+) -> int:
+    """Show the catalogue of remedies: paper, formula, cost, where each plugs in.
+
+    Parameters
+    ----------
+    name
+        One remedy, e.g. avspo; without a name, the list.
+    json
+        Print a list of objects with name, paper, kind and options.
+    """
+    from buttress.report import pages
+
+    pages.remedies(name, _stdout(), as_json=json)
+    return DONE
+
+
+@app.command
+def demo(
+    *,
+    out: str = "buttress-demo",
+    steps: int | None = None,
+    seed: int = 0,
+    html: str | None = None,
+) -> int:
+    """Train a tiny language model with GRPO and with AVSPO, diagnose both, write a report.
+
+    Needs the extra `trl`; takes under three minutes on two cores; downloads nothing.
+
+    Parameters
+    ----------
+    out
+        Directory for the two runs and their reports.
+    steps
+        Training steps of each run; by default as many as the task needs.
+    seed
+        Seed of data order and sampling, the same for both runs.
+    html
+        Write the HTML report here instead of into the directory.
+    """
+    from buttress.lab.show import show_demo
+
+    show_demo(out, steps=steps, seed=seed, html=html, console=_stdout())
+    return DONE
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = app(arguments, exit_on_error=False, print_error=True)
+    except CycloptsError:
+        code = UNUSABLE
+    except ButtressError as fault:
+        from buttress.report.hostile import safe_text
+
+        print(f"buttress: {safe_text(str(fault))}", file=sys.stderr)  # noqa: T201
+        code = UNUSABLE
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # the reader of our output went away (head, a closed pager)
+        sys.stderr.close()
+        code = DONE
+    sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: FailOn) -> int:
+    from buttress.report import terminal
+
+    written = diagnosis.to_html(html) if html else None
+    if json:
+        sys.stdout.write(diagnosis.to_json() + "\n")
+    else:
+        console = _stdout()
+        terminal.render(diagnosis, console)
+        if written:
+            console.print(f"report: {written}", markup=False, highlight=False)
+    return FOUND if diagnosis.worst_at_least(fail_on) else DONE
+
+
+def _stdout() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _names(values: list[str] | None) -> list[str]:
+    return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
+
+
+def _mapping(pairs: list[str]) -> dict[str, str]:
+    mapping = {}
+    for pair in pairs:
+        canonical, equals, column = pair.partition("=")
+        if not (canonical and equals and column):
+            raise ButtressError(f"--map takes CANONICAL=COLUMN, e.g. reward=score; got {pair!r}")
+        mapping[canonical] = column
+    return mapping
