@@ -26,6 +26,7 @@ app = App(
 app.register_install_completion_command(help="Install shell completion for bash, zsh or fish.")
 
 FailOn = Literal["never", "warning", "error"]
+_LIMITS = {"warning": 2, "error": 3, "never": 4}  # severities from which the exit code is 1
 _READING = Group("Reading", sort_key=1)
 _JUDGING = Group("Judging", sort_key=2)
 _OUTPUT = Group("Output", sort_key=3)
@@ -86,10 +87,49 @@ def diagnose(
             group_size=group_size,
             progress=progress,
         )
-    diagnosis = diagnose_run(
-        run, tolerance=tolerance, select=_names(select), ignore=_names(ignore)
-    )
+    diagnosis = diagnose_run(run, tolerance=tolerance, select=_names(select), ignore=_names(ignore))
     return _deliver(diagnosis, json=json, html=html, fail_on=fail_on)
+
+
+@app.command
+def compare(
+    first: str,
+    second: str,
+    /,
+    *,
+    json: Annotated[bool, Parameter(negative="", group=_OUTPUT)] = False,
+    format: Annotated[str | None, Parameter(group=_READING)] = None,
+    map: Annotated[list[str] | None, Parameter(negative="", group=_READING)] = None,
+    group_size: Annotated[int | None, Parameter(group=_READING)] = None,
+    tolerance: Annotated[float | None, Parameter(group=_JUDGING)] = None,
+) -> int:
+    """Compare two runs, with intervals, and a paired test where their steps pair.
+
+    Parameters
+    ----------
+    first, second
+        A file, directory or glob each.
+    json
+        Print the comparison as JSON on standard output, and nothing else there.
+    format, map, group_size, tolerance
+        As for `buttress diagnose`; they hold for both runs.
+    """
+    from buttress.logs import read
+    from buttress.report import diagnose as diagnose_run
+    from buttress.report.comparison import Comparison
+
+    runs = [
+        read(path, format=format, map=_mapping(map or []), group_size=group_size)
+        for path in (first, second)
+    ]
+    comparison = Comparison(
+        *(diagnose_run(run, tolerance=tolerance) for run in runs), names=(first, second)
+    )
+    if json:
+        sys.stdout.write(comparison.to_json() + "\n")
+    else:
+        comparison.render(_stdout())
+    return DONE
 
 
 @app.command
@@ -186,7 +226,8 @@ def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: Fai
         terminal.render(diagnosis, console)
         if written:
             console.print(f"report: {written}", markup=False, highlight=False)
-    return FOUND if diagnosis.worst_at_least(fail_on) else DONE
+    worst = max((int(finding.severity) for finding in diagnosis.findings), default=0)
+    return FOUND if worst >= _LIMITS[fail_on] else DONE
 
 
 def _stdout() -> Console:
