@@ -60,7 +60,8 @@ def _record(remedy: Remedy) -> dict[str, Any]:
         "kind": remedy.kind,
         "options": plain(remedy.options),
         "summary": remedy.title,
-        "tied_groups": remedy.tied_groups,
+        "formula": remedy.formula,
+        "ties": remedy.ties,
         "cost": remedy.cost,
         "plugs_in": remedy.plugs_in,
         "inferred": remedy.inferred,
@@ -70,17 +71,8 @@ def _record(remedy: Remedy) -> dict[str, Any]:
 def _remedy_page(remedy: Remedy, console: Console) -> None:
     console.print(Text.assemble((remedy.name, "bold"), "  ", (remedy.paper, "dim")))
     _page(remedy.page, console)
-    facts = Table.grid(padding=(0, 2))
-    for label, value in (
-        ("Kind", remedy.kind),
-        ("Tied groups", remedy.tied_groups),
-        ("Cost", remedy.cost),
-        ("Plugs in", remedy.plugs_in),
-        ("Inferred", remedy.inferred or "nothing"),
-        ("Options", ", ".join(f"{key}={value!r}" for key, value in remedy.options.items())),
-    ):
-        facts.add_row(Text(label, style="bold"), Text(str(value)))
-    console.print(facts)
+    options = ", ".join(f"{key}={value!r}" for key, value in remedy.options.items())
+    console.print(Text.assemble(("Options  ", "bold"), options or "none"))
 
 
 def _page(page: str, console: Console) -> None:
