@@ -1,0 +1,55 @@
+"""Count, mean and variance that add up exactly over groups, steps and ranks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from buttress.measures.statistics import ratio
+
+
+class Moments(NamedTuple):
+    """Count, mean and sum of squared deviations of a set of numbers.
+
+    ``a + b`` are the moments of the union, by the pairwise rule
+    ``M2 = M2_a + M2_b + (mean_a - mean_b)² n_a n_b / (n_a + n_b)``, which does not cancel as a sum
+    of squares would.
+
+    Examples
+    --------
+    >>> Moments.of(np.array([1.0, 2.0])) + Moments.of(np.array([6.0]))
+    Moments(count=3, mean=3.0, m2=14.0)
+    """
+
+    count: int
+    mean: float  # 0 while the count is 0
+    m2: float
+
+    @classmethod
+    def of(cls, values: Any) -> Moments:
+        """Return the moments of a float64 array without NaN."""
+        if not len(values):
+            return cls(0, 0.0, 0.0)
+        mean = float(values.mean())
+        apart = values - mean
+        return cls(len(values), mean, float(np.dot(apart, apart)))
+
+    def __add__(self, other: Any) -> Moments:
+        count = self.count + other.count
+        if not count:
+            return self
+        gap = other.mean - self.mean
+        share = other.count / count
+        return Moments(
+            count, self.mean + gap * share, self.m2 + other.m2 + gap * gap * self.count * share
+        )
+
+    def std(self, ddof: int) -> float:
+        """Return the standard deviation; 0 below two numbers."""
+        return (self.m2 / (self.count - ddof)) ** 0.5 if self.count > 1 else 0.0
+
+    @property
+    def known_mean(self) -> float:
+        """The mean, NaN of no numbers."""
+        return ratio(self.mean * self.count, self.count)
