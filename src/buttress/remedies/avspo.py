@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from buttress.errors import UsageError
 from buttress.remedies import options, virtual
 from buttress.remedies.batch import Batch
-from buttress.remedies.dense import Dense, View
+from buttress.remedies.dense import Dense
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.group_norm import check_divisor
 from buttress.remedies.registry import remedy
+from buttress.remedies.view import View
 
 Strategy = Literal["stratified", "uniform", "fixed", "exponential"]
 Side = Literal["both", "wrong", "correct"]
@@ -186,10 +187,11 @@ class Avspo(Estimator):
 
     def _absorb(self, other: Self) -> None:
         steps = self._steps + other._steps
-        if steps:
-            mine = self._adaptive * self._steps
-            self._adaptive = (mine + other._adaptive * other._steps) / steps
-        known = [mean for mean in (self._mean, other._mean) if mean is not None]
-        self._mean = sum(known) / len(known) if known else None
+        share = other._steps / max(steps, 1)
+        self._adaptive += (other._adaptive - self._adaptive) * share
+        if self._mean is None or other._mean is None:
+            self._mean = other._mean if self._mean is None else self._mean
+        else:
+            self._mean += (other._mean - self._mean) * share
         self._lowest = min(self._lowest, other._lowest)
-        self._steps = max(self._steps, other._steps)
+        self._steps = steps

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from buttress.measures.statistics import ratio
-from buttress.remedies.dense import View
 from buttress.remedies.moments import Moments
+from buttress.remedies.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Groups as (group, sample) arrays of the input's own kind, and the way back."""
+"""Groups as (group, sample) arrays of the input's own kind, with their statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,13 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 from numpy.typing import NDArray
 
-from buttress.groups import Groups, Tolerance
-from buttress.measures.summary import GroupSummary
-
-# Rewards beyond this are clamped, so that no square of one overflows.
-LARGEST = 1e100
-# Up to here no estimator's advantage overflows half precision.
-SAFE_IN_HALF = 1e3
+from buttress.groups import Groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,68 +128,10 @@ class Dense:
     def _array(self, values: NDArray[Any]) -> Any:
         if isinstance(self.rewards, np.ndarray):
             return values
+        if not values.flags.writeable:  # torch warns of them
+            values = values.copy()
         dtype = self.xp.bool if values.dtype == bool else self.rewards.dtype
         return self.xp.asarray(values, dtype=dtype, device=device(self.rewards))
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """A batch cut into `Dense` blocks.
-
-    Groups of one size are a reshape. Ragged groups are padded into one block while that at most
-    doubles the memory, else into one block per power of two of the size: one huge group then does
-    not blow up the others.
-    """
-
-    groups: Groups
-    summary: GroupSummary
-    blocks: list[Dense]
-    largest: float  # the largest |reward|
-    place: NDArray[np.int64] | None = field(default=None)  # cell of each sample, None for a reshape
-
-    @classmethod
-    def of(cls, groups: Groups, tolerance: Tolerance) -> View:
-        """Return the dense view of a batch."""
-        with np.errstate(over="ignore"):  # the range of huge rewards
-            summary = _summary(groups, tolerance)
-            values, largest = _tame(groups, summary)
-        if not groups.n_samples:
-            return cls(groups, summary, [], largest)
-        width = int(groups.sizes.max())
-        if len(groups) * width == groups.n_samples:
-            return cls(groups, summary, [_whole(groups, summary, values, width)], largest)
-        place = np.empty(groups.n_samples, dtype=np.int64)
-        blocks, start = [], 0
-        for index in _buckets(groups.sizes, groups.n_samples):
-            block, samples, real = _padded(groups, summary, values, index)
-            place[samples[real]] = start + np.flatnonzero(real)
-            start += real.size
-            blocks.append(block)
-        return cls(groups, summary, blocks, largest, place)
-
-    def flatten(self, parts: Sequence[Any]) -> Any:
-        """Return cells of each block as one flat array in the order of the samples."""
-        values = self.groups.values
-        if not parts:
-            return floating(values)
-        xp = self.blocks[0].xp
-        cells = [xp.reshape(part, (-1,)) for part in parts]
-        if self.place is None:
-            flat = cells[0]
-        else:
-            every = cells[0] if len(cells) == 1 else xp.concat(cells)
-            flat = take(xp, every, self.place)
-        return self._as_input(xp, flat)
-
-    def _as_input(self, xp: Any, flat: Any) -> Any:
-        dtype = float_dtype(xp, self.groups.values)
-        if flat.dtype == dtype:
-            return flat
-        if self.largest > SAFE_IN_HALF:
-            # a narrow dtype must not turn a large finite advantage into infinity
-            limit = float(xp.finfo(dtype).max)
-            flat = xp.clip(flat, -limit, limit)
-        return xp.astype(flat, dtype)
 
 
 def floating(values: Any) -> Any:
@@ -216,99 +152,6 @@ def take(xp: Any, values: Any, index: NDArray[np.int64]) -> Any:
     if isinstance(values, np.ndarray):
         return values[index]
     return xp.take(values, xp.asarray(index, device=device(values)), axis=0)
-
-
-def _summary(groups: Groups, tolerance: Tolerance) -> GroupSummary:
-    rewards, sizes = groups.rewards, groups.sizes
-    if not len(sizes) or not sizes[0] or (sizes != sizes[0]).any() or np.isnan(rewards).any():
-        return GroupSummary.of(groups, tolerance)
-    # every reward is there and no group is empty: nothing to look out for
-    starts = groups.offsets[:-1]
-    low, high = np.minimum.reduceat(rewards, starts), np.maximum.reduceat(rewards, starts)
-    return GroupSummary(sizes, sizes, low, high, tolerance)
-
-
-def _tame(groups: Groups, summary: GroupSummary) -> tuple[Any, float]:
-    """Return the rewards in the widest float that the device has, and the largest ``|r|``."""
-    values = groups.values
-    xp = array_namespace(values)
-    largest = float(np.fmax.reduce(np.maximum(-summary.low, summary.high), initial=0.0))
-    wide = xp.float64
-    if not isinstance(values, np.ndarray) and "mps" in str(device(values)):
-        wide = xp.float32  # that device has no float64
-    values = xp.astype(values, wide, copy=False)
-    return (xp.clip(values, -LARGEST, LARGEST) if largest > LARGEST else values), largest
-
-
-def _whole(groups: Groups, summary: GroupSummary, values: Any, width: int) -> Dense:
-    shape = (len(groups), width)
-
-    def fetch(column: NDArray[Any]) -> NDArray[Any]:
-        return column.reshape(shape)
-
-    xp = array_namespace(values)
-    cells = xp.reshape(values, shape)
-    index = np.arange(len(groups))
-    hidden = None
-    if summary.scorable.sum() < groups.n_samples:
-        hidden = np.isnan(groups.rewards).reshape(shape)
-    return _block(groups, summary, xp, cells, hidden, index, fetch)
-
-
-def _padded(
-    groups: Groups, summary: GroupSummary, values: Any, index: NDArray[np.int64]
-) -> tuple[Dense, NDArray[np.int64], NDArray[np.bool_]]:
-    sizes = groups.sizes[index]
-    column = np.arange(int(sizes.max()))
-    real = column < sizes[:, None]
-    samples = np.where(real, groups.offsets[:-1][index][:, None] + column, 0)
-
-    def fetch(flat: NDArray[Any]) -> NDArray[Any]:
-        return np.where(real, flat[samples], np.nan)
-
-    xp = array_namespace(values)
-    cells = xp.reshape(take(xp, values, samples.reshape(-1)), samples.shape)
-    hidden = ~real | np.isnan(groups.rewards)[samples]
-    block = _block(groups, summary, xp, cells, hidden, index, fetch)
-    return block, samples, real
-
-
-def _block(
-    groups: Groups,
-    summary: GroupSummary,
-    xp: Any,
-    cells: Any,
-    hidden: NDArray[np.bool_] | None,
-    index: NDArray[np.int64],
-    fetch: Callable[[NDArray[Any]], NDArray[Any]],
-) -> Dense:
-    mask = None
-    if hidden is not None:
-        mask = (
-            ~hidden if isinstance(cells, np.ndarray) else xp.asarray(~hidden, device=device(cells))
-        )
-        cells = xp.where(mask, cells, xp.zeros_like(cells[:1, :1]))
-    every = len(index) == len(groups)
-    return Dense(
-        xp=xp,
-        rewards=cells,
-        mask=mask,
-        scorable=summary.scorable if every else summary.scorable[index],
-        low=summary.low if every else summary.low[index],
-        high=summary.high if every else summary.high[index],
-        tied=summary.tied if every else summary.tied[index],
-        index=index,
-        groups=groups,
-        fetch=fetch,
-    )
-
-
-def _buckets(sizes: NDArray[np.int64], n_samples: int) -> list[NDArray[np.int64]]:
-    filled = np.flatnonzero(sizes)
-    if len(filled) * int(sizes.max()) <= 2 * n_samples:
-        return [filled]
-    power = np.frexp(sizes[filled] - 0.5)[1]
-    return [filled[power == one] for one in np.unique(power)]
 
 
 def _carries_gradient(values: Any) -> bool:

@@ -13,8 +13,9 @@ from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
 from buttress.groups.build import to_numpy
 from buttress.measures.statistics import ratio
 from buttress.remedies.batch import Batch
-from buttress.remedies.dense import Dense, View
+from buttress.remedies.dense import Dense
 from buttress.remedies.moments import Moments
+from buttress.remedies.view import View
 
 
 @dataclass(kw_only=True, eq=False)
