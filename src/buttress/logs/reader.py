@@ -1,0 +1,85 @@
+"""What a log format has to offer, and the ordered list of the formats that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from buttress.groups import Text
+
+if TYPE_CHECKING:
+    from buttress.logs.builder import RolloutBuilder
+
+Kind = Literal["rollouts", "scalars"]
+
+# Texts of the named rows (counted from 1, ascending) of one file, in that order.
+Fetch = Callable[[Path, Sequence[int]], list[Text]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the user said about a log.
+
+    Attributes
+    ----------
+    format
+        Name of the format, or None to let each format sniff.
+    map
+        Canonical column name -> name of the column in the log; wins over every alias.
+    group_size
+        Configured rollouts per prompt. Where the log names no groups, every run of that many
+        consecutive rows of a step is one.
+    """
+
+    format: str | None = None
+    map: Mapping[str, str] = field(default_factory=dict)
+    group_size: int | None = None
+
+
+class Reader(Protocol):
+    """One log format.
+
+    Attributes
+    ----------
+    name
+        The format's name, as ``--format`` takes it and the report shows it. Readers of one format
+        may share a name (rollouts and metrics; JSONL and Parquet).
+    kind
+        ``rollouts``, or ``scalars`` for a file that holds metrics only.
+    suffixes
+        File name endings, compression left out (``.jsonl`` also stands for ``.jsonl.gz``).
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind]
+    suffixes: ClassVar[tuple[str, ...]]
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Return whether this is the format, from the path and the first decompressed bytes.
+
+        `head` holds at least one whole line of a text file. Never raises.
+        """
+        ...
+
+    def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
+        """Hand everything in the files to the builder; what is broken becomes a problem there."""
+        ...
+
+
+# In this order: the first that recognises a file reads it. Modules load when first needed.
+_READERS = (
+    "buttress.logs.verl:VerlRollouts",
+    "buttress.logs.verl_metrics:VerlMetrics",
+    "buttress.logs.generic:GenericRollouts",
+    "buttress.logs.generic_metrics:GenericMetrics",
+)
+
+
+def readers() -> Iterator[Reader]:
+    """Yield one reader of each kind of file, most specific first."""
+    for place in _READERS:
+        module, name = place.split(":")
+        yield getattr(import_module(module), name)()
