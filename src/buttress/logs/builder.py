@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import LogFacts, Run, Scalar, Source
-from buttress.groups.groups import Groups
 from buttress.logs import grouping, repeats, values
 from buttress.logs.problems import Problems
 from buttress.logs.reader import Fetch, ReadOptions
@@ -46,6 +45,7 @@ class RolloutBuilder:
         self.problems = Problems()
         self.facts = LogFacts(group_size=self.options.group_size)
         self.rows = 0
+        self.mapped: set[str] = set()  # names of the user's map whose column was found
         self._paths: list[str] = []
         self._fetchers: list[Fetch | None] = []
         self._inferred: dict[str, None] = {}
@@ -152,6 +152,3 @@ def _merged(parts: list[tuple[Any, Any]]) -> Scalar:
     step, value = step[order], value[order]
     last = np.append(step[1:] != step[:-1], True)
     return Scalar(step[last], value[last])
-
-
-__all__ = ["Coded", "Groups", "RolloutBuilder"]
