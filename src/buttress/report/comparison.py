@@ -92,7 +92,7 @@ class Comparison:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("")
         for name in self.names:
-            table.add_column(safe_text(name), justify="right")
+            table.add_column(Text(safe_text(name)), justify="right")
         table.add_column("difference (95 %)", justify="right")
         table.add_column("p", justify="right")
         for row in self.rows:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Problem, Run, Tolerance
-from buttress.logs import read
 from buttress.measures import signal
 from buttress.report import document
+from buttress.report.files import write_text
 from buttress.rules import Case, Finding, Verdict, examine, verdict
 
 
@@ -58,7 +58,7 @@ class Diagnosis:
         """Return the report as JSON text; write it to a file as well when a path is given."""
         text = document.to_json(self.as_dict())
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            write_text(Path(path), text + "\n")
         return text
 
     def to_html(self, path: str | Path) -> Path:
@@ -98,6 +98,8 @@ def diagnose(
     if isinstance(run, Groups):
         run = Run(run)
     elif not isinstance(run, Run):
+        from buttress.logs import read  # the readers cost a table engine
+
         run = read(run)
     case = Case(run, tolerance)
     return Diagnosis(case, tuple(examine(case, select=select, ignore=ignore)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from buttress.report.diagnosis import Diagnosis
 
 SCHEMA = 1
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -63,9 +65,12 @@ def to_json(report: dict[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value with NumPy types, tuples and non-finite numbers made plain."""
+    """Return a value without NumPy types, tuples, non-finite numbers or lone surrogates."""
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {plain(str(key)): plain(one) for key, one in value.items()}
+    if isinstance(value, str):
+        # file names that are not UTF-8 and broken JSON escapes bring them; no encoder takes them
+        return _LONE.sub("\ufffd", value)
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(one) for one in value]
     if isinstance(value, np.generic):

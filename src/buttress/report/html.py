@@ -1,0 +1,88 @@
+"""The report as one HTML file that works offline and prints well."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from buttress.report.document import plain
+from buttress.report.files import write_text
+from buttress.report.view import View, severities
+
+if TYPE_CHECKING:
+    from buttress.report.diagnosis import Diagnosis
+
+_SCRIPTS = ("vendor/echarts.common.min.js", "charts.js", "page.js")
+
+
+def write(diagnosis: Diagnosis, path: Path) -> Path:
+    """Write the report in one step and return its path."""
+    return write_text(path, page(View.of(diagnosis)))
+
+
+def page(view: View) -> str:
+    """Return the report as HTML.
+
+    All text is escaped by the template engine. A content security policy allows the scripts and
+    the style sheet of this package by their hashes, and nothing else: no other script, no inline
+    handler, no request.
+    """
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    scripts = [_asset(name) for name in _SCRIPTS]
+    style = _asset("report.css")
+    return environment.from_string(_asset("report.html.j2")).render(
+        view=view,
+        summary=severities(view.findings),
+        charts={chart.key: chart for chart in view.charts},
+        data=embed({chart.key: chart.as_dict() for chart in view.charts if chart.drawn}),
+        policy=_policy(scripts, [style]),
+        # only the files of this package enter the page unescaped
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+    )
+
+
+def embed(data: Any) -> Markup:
+    r"""Return data as JSON that cannot leave the script element it stands in.
+
+    Examples
+    --------
+    >>> print(embed({"name": "</script>&"}))
+    {"name":"\u003c/script\u003e\u0026"}
+    """
+    text = json.dumps(plain(data), allow_nan=False, separators=(",", ":"))
+    for unsafe in "<>&":
+        text = text.replace(unsafe, f"\\u{ord(unsafe):04x}")
+    return Markup(text)
+
+
+def _policy(scripts: list[str], styles: list[str]) -> str:
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(map(_hash, scripts))}",
+            f"style-src {' '.join(map(_hash, styles))}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("buttress.report").joinpath("assets", name).read_text(encoding="utf-8")

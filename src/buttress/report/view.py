@@ -1,0 +1,160 @@
+"""The view model: everything that a report says, in words. Terminal and HTML only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from buttress import __version__
+from buttress.groups import Problem
+from buttress.report import distributions, headline, over_steps, phrases
+from buttress.report.chart import Chart
+from buttress.report.headline import Number, Part
+from buttress.report.hostile import clip, safe_text
+from buttress.report.samples import SampleGroup, sample_groups
+from buttress.rules import Finding
+
+if TYPE_CHECKING:
+    from buttress.report.diagnosis import Diagnosis
+
+PROBLEMS = 50
+TEXT_CHARACTERS = 2000
+
+VERDICTS = {
+    "healthy": "Healthy",
+    "attention": "Needs attention",
+    "collapsed": "Collapsed",
+    "undefined": "Cannot be measured",
+}
+
+
+class AdviceView(NamedTuple):
+    """One thing to do."""
+
+    action: str
+    why: str
+    cost: str
+
+
+class FindingView(NamedTuple):
+    """One finding in words."""
+
+    severity: str
+    code: str
+    rule: str
+    steps: str
+    message: str
+    evidence: tuple[tuple[str, str], ...]
+    advice: tuple[AdviceView, ...]
+
+
+class ProblemView(NamedTuple):
+    """Something that could not be read."""
+
+    place: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A report ready to be laid out; all text is safe to show once the medium has escaped it.
+
+    Attributes
+    ----------
+    headline
+        The verdict in a word or two.
+    sentence
+        The verdict in a sentence.
+    parts
+        Groups by kind, the mixed ones first.
+    facts
+        What was read, how, and under which tolerance.
+    """
+
+    version: str
+    name: str
+    verdict: str
+    headline: str
+    sentence: str
+    numbers: tuple[Number, ...]
+    parts: tuple[Part, ...]
+    facts: tuple[tuple[str, str], ...]
+    findings: tuple[FindingView, ...]
+    charts: tuple[Chart, ...]
+    samples: tuple[SampleGroup, ...]
+    problems: tuple[ProblemView, ...]
+    problems_left_out: int
+
+    @classmethod
+    def of(cls, diagnosis: Diagnosis) -> View:
+        """Put a diagnosis into words."""
+        case = diagnosis.case
+        problems = diagnosis.problems
+        return cls(
+            version=__version__,
+            name=headline.read_from(case),
+            verdict=diagnosis.verdict,
+            headline=VERDICTS[diagnosis.verdict],
+            sentence=headline.sentence(case, diagnosis.measures),
+            numbers=tuple(headline.numbers(case, diagnosis.measures)),
+            parts=headline.parts(case),
+            facts=tuple(headline.facts(case)),
+            findings=tuple(map(_finding, diagnosis.findings)),
+            charts=(
+                over_steps.collapse_chart(case),
+                distributions.success_chart(case),
+                distributions.prompts_chart(case),
+                distributions.components_chart(case),
+                over_steps.means_chart(case),
+                distributions.advantages_chart(case),
+            ),
+            samples=sample_groups(case),
+            problems=tuple(map(_problem, problems[:PROBLEMS])),
+            problems_left_out=max(0, len(problems) - PROBLEMS),
+        )
+
+    def chart(self, key: str) -> Chart:
+        """Return the chart of that key."""
+        return next(chart for chart in self.charts if chart.key == key)
+
+
+def _finding(finding: Finding) -> FindingView:
+    return FindingView(
+        severity=finding.severity.label,
+        code=finding.code,
+        rule=finding.rule,
+        steps=phrases.steps(finding.steps),
+        message=_short(finding.message),
+        evidence=tuple(
+            (phrases.label(name), _short(phrases.evidence(name, value)))
+            for name, value in finding.evidence.items()
+        ),
+        advice=tuple(AdviceView(*map(_short, one)) for one in finding.advice),
+    )
+
+
+def _problem(problem: Problem) -> ProblemView:
+    place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+    return ProblemView(_short(place), _short(problem.message))
+
+
+def _short(text: str) -> str:
+    return safe_text(clip(text, TEXT_CHARACTERS))
+
+
+def severities(findings: Sequence[FindingView]) -> str:
+    """Return how many findings there are of each severity, in words.
+
+    Examples
+    --------
+    >>> severities(())
+    'nothing found'
+    """
+    names = [finding.severity for finding in findings]
+    counted = [
+        phrases.count(names.count(name), one)
+        for name, one in (("error", "error"), ("warning", "warning"), ("info", "note"))
+        if name in names
+    ]
+    return ", ".join(counted) or "nothing found"
