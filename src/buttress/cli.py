@@ -133,6 +133,52 @@ def compare(
 
 
 @app.command
+def replay(
+    path: str,
+    /,
+    *,
+    remedy: Annotated[list[str] | None, Parameter(negative="")] = None,
+    json: Annotated[bool, Parameter(negative="", group=_OUTPUT)] = False,
+    format: Annotated[str | None, Parameter(group=_READING)] = None,
+    map: Annotated[list[str] | None, Parameter(negative="", group=_READING)] = None,
+    group_size: Annotated[int | None, Parameter(group=_READING)] = None,
+    tolerance: Annotated[float | None, Parameter(group=_JUDGING)] = None,
+) -> int:
+    """Recompute the recorded groups under each remedy, without a GPU.
+
+    Parameters
+    ----------
+    path
+        A file, directory or glob.
+    remedy
+        Names from `buttress remedies`, comma-separated, or all (the default).
+    json
+        Print the outcomes as JSON on standard output, and nothing else there.
+    format, map, group_size, tolerance
+        As for `buttress diagnose`.
+    """
+    from buttress.groups import Tolerance
+    from buttress.logs import read
+    from buttress.remedies.replay import replay as replay_groups
+    from buttress.report import replayed
+    from buttress.rules import Case
+
+    run = read(path, format=format, map=_mapping(map or []), group_size=group_size)
+    case = Case(run, Tolerance.of(tolerance))
+    if case.undefined:
+        raise ButtressError(f"nothing to replay: {case.undefined}")
+    chosen = _names(remedy)
+    outcomes = replay_groups(
+        run.groups, None if chosen in ([], ["all"]) else chosen, tolerance=case.tolerance
+    )
+    if json:
+        sys.stdout.write(replayed.as_json(outcomes) + "\n")
+    else:
+        replayed.render(outcomes, _stdout())
+    return DONE
+
+
+@app.command
 def explain(rule: str | None = None, /) -> int:
     """Show the page of a rule; without a name, the list.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from buttress.errors import UsageError
 
@@ -34,10 +34,25 @@ class Tolerance:
             if not (np.isfinite(value) and value >= 0):
                 raise UsageError(f"{name} must be a finite number, 0 or more; got {value!r}")
 
-    def equal(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return where ``high - low`` is within the tolerance; False where either is NaN."""
+    @classmethod
+    def of(cls, value: Tolerance | float | None) -> Tolerance:
+        """Return a tolerance as it is, the default for None; a number sets `atol` and `rtol`."""
+        if isinstance(value, Tolerance):
+            return value
+        return cls() if value is None else cls(atol=float(value), rtol=float(value))
+
+    def equal(self, low: ArrayLike, high: ArrayLike) -> NDArray[np.bool_]:
+        """Return where ``high - low`` is within the tolerance; False where either is NaN.
+
+        Examples
+        --------
+        >>> DEFAULT_TOLERANCE.equal(np.array([1.0, 0.0]), np.array([1.000001, 0.1])).tolist()
+        [True, False]
+        """
+        low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         magnitude = np.maximum(np.abs(low), np.abs(high))
-        return high - low <= self.atol + self.rtol * magnitude
+        with np.errstate(over="ignore"):
+            return high - low <= self.atol + self.rtol * magnitude
 
 
 DEFAULT_TOLERANCE = Tolerance()

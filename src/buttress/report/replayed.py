@@ -1,0 +1,65 @@
+"""What recorded groups would have become under each remedy: table and plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from buttress.remedies.replay import Outcome
+from buttress.report.document import plain, to_json
+
+_COLUMNS = {
+    "acr_after": "ACR after",
+    "effective_batch": "effective",
+    "tied_share": "from tied",
+    "sign_changes": "sign ≠ grpo",
+    "phantom": "phantom",
+    "largest": "largest |A|",
+    "norm": "rms |A|",
+    "rollouts": "rollouts",
+}
+
+
+def as_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the outcomes as plain data, None where a number is unknown."""
+    return plain({"schema": 1, "remedies": [asdict(outcome) for outcome in outcomes]})
+
+
+def as_json(outcomes: Sequence[Outcome]) -> str:
+    """Return the outcomes as strict JSON."""
+    return to_json(as_dict(outcomes))
+
+
+def render(outcomes: Sequence[Outcome], console: Console) -> None:
+    """Print one row per remedy, and below what could not be replayed and why."""
+    played = [outcome for outcome in outcomes if not outcome.skipped]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("remedy", no_wrap=True)
+    for heading in _COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for outcome in played:
+        table.add_row(outcome.name, *(_number(getattr(outcome, name)) for name in _COLUMNS))
+    if played:
+        before = _number(played[0].acr_before)
+        console.print(Text(f"ACR of the recorded rewards: {before}", style="bold"))
+        console.print(table)
+        console.print(
+            Text(
+                "ACR after falls by definition where a remedy acts on tied groups; it does not say "
+                "that the run would learn more.",
+                style="dim",
+            )
+        )
+    for outcome in outcomes:
+        if outcome.skipped:
+            console.print(Text(f"{outcome.name}: not replayed: {outcome.skipped}", style="dim"))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if isfinite(value) else "–"
