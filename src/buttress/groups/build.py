@@ -1,89 +1,115 @@
-"""From what people have (nested lists, flat rows, dense arrays) to the parts of `Groups`."""
+"""From nested lists, flat rows and dense arrays to the parts of `Groups`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from buttress.errors import UsageError
+from buttress.groups.arrays import (
+    as_float64,
+    column_array,
+    namespace,
+    object_array,
+    reward_array,
+    step_array,
+    take,
+    to_numpy,
+)
+from buttress.groups.identity import codes_of, stable_order
 
 Parts = dict[str, Any]
+Columns = dict[str, NDArray[Any]]
 
 
 def nested(rewards: Any, *, prompt_id: Any, step: Any, columns: Mapping[str, Any]) -> Parts:
     """Return the parts of groups given as a list of lists."""
-    rows = [list(row) for row in rewards]
-    sizes = np.array([len(row) for row in rows], dtype=np.int64)
-    values = as_float64([value for row in rows for value in row])
+    rows = list(rewards)
+    sizes = np.array([_size(row, place) for place, row in enumerate(rows)], dtype=np.int64)
+    values = _chain(rows)
+    if tuple(values.shape) != (int(sizes.sum()),):
+        raise UsageError(
+            f"from_nested needs one number per rollout; got an array of {values.ndim} dimensions"
+        )
     flat_columns = {name: _flatten(name, column, sizes) for name, column in columns.items()}
     return _parts(values, sizes, prompt_id=prompt_id, step=step, columns=flat_columns)
 
 
 def dense(rewards: Any, *, prompt_id: Any, step: Any, columns: Mapping[str, Any]) -> Parts:
     """Return the parts of groups given as an array of shape ``(group, sample)``."""
-    array = rewards if hasattr(rewards, "ndim") else as_float64(rewards)
+    array = reward_array(rewards)
     if array.ndim != 2:
         raise UsageError(
             f"from_dense needs an array of shape (group, sample); got {array.ndim} dimension(s). "
             "Use from_nested for ragged lists, from_flat for rows with ids"
         )
-    n_groups, size = array.shape
+    shape = n_groups, size = tuple(array.shape)
     flat_columns = {}
     for name, column in columns.items():
-        values = np.asarray(column) if not hasattr(column, "ndim") else column
-        if tuple(values.shape) != (n_groups, size):
-            raise UsageError(
-                f"column {name!r} has shape {tuple(values.shape)}; expected {(n_groups, size)}"
-            )
-        flat_columns[name] = to_numpy(values).reshape(-1)
+        values = to_numpy(column)
+        if values.shape != shape:
+            raise UsageError(f"column {name!r} has shape {values.shape}; expected {shape}")
+        flat_columns[name] = column_array(values.reshape(-1), f"column {name!r}")
     sizes = np.full(n_groups, size, dtype=np.int64)
-    return _parts(array.reshape(-1), sizes, prompt_id=prompt_id, step=step, columns=flat_columns)
+    values = namespace(array).reshape(array, (-1,))
+    return _parts(values, sizes, prompt_id=prompt_id, step=step, columns=flat_columns)
 
 
 def flat(
     rewards: Any, group_ids: Any, *, prompt_id: Any, step: Any, columns: Mapping[str, Any]
 ) -> Parts:
     """Return the parts of groups given as rows with group ids, in any order."""
-    values = rewards if hasattr(rewards, "ndim") else as_float64(rewards)
-    n_rows = len(values)
+    values = reward_array(rewards)
     if values.ndim != 1:
         raise UsageError(f"from_flat needs one reward per row; got shape {tuple(values.shape)}")
-    ids = codes_of(group_ids)[0]
-    _check_length("group_ids", ids, n_rows)
-    row_step = to_numpy(step)
-    if row_step.ndim == 1 and len(row_step) == n_rows:
-        ids = codes_of(ids * (int(row_step.max(initial=0)) + 1) + row_step)[0]
-    n_groups = int(ids.max(initial=-1)) + 1
-    sizes = np.bincount(ids, minlength=n_groups)
-    order = _stable_order(ids)
-    offsets = offsets_of(sizes)
-    first = order[offsets[:-1]]
-    labels = to_numpy(group_ids) if hasattr(group_ids, "dtype") else object_array(group_ids)
+    n_rows = int(values.shape[0])
+    row_id, labels = codes_of(group_ids, "group_ids")
+    _check_length("group_ids", row_id, n_rows)
+    if n_rows and int(row_id.min()) < 0:
+        without = np.flatnonzero(row_id < 0)
+        raise UsageError(
+            f"group_ids is None or NaN in {len(without)} of {n_rows} rows, the first at row "
+            f"{without[0]}: leave these rows out or say which group they belong to"
+        )
+    code, steps = _split_by_step(row_id, step_array(step), n_rows)
+    n_groups = int(code.max(initial=-1)) + 1
+    order = stable_order(code, n_groups)
+    sizes = np.bincount(code, minlength=n_groups)
+    first = order[offsets_of(sizes)[:-1]]
+    moved = not (order[1:] > order[:-1]).all()
 
-    per_row: dict[str, NDArray[Any]] = {}
+    by_row: Columns = {}
     for name, column in columns.items():
-        _check_length(name, column, n_rows)
-        per_row[name] = column_array(column)
-    group_prompt = prompt_id
-    if prompt_id is not None and len(prompt_id) == n_rows:
-        codes, prompt_names = codes_of(prompt_id)
-        per_row["prompt"] = codes
-        group_prompt = [prompt_names[code] for code in codes[first]]
-    if row_step.ndim == 1 and len(row_step) == n_rows:
-        step = row_step[first]
+        by_row[name] = column_array(column, f"column {name!r}")
+        _check_length(f"column {name!r}", by_row[name], n_rows)
     parts = _parts(
-        values if _is_sorted(order) else values[order],
+        take(values, order) if moved else values,
         sizes,
-        prompt_id=group_prompt,
-        step=step,
-        columns={name: column[order] for name, column in per_row.items()},
+        prompt_id=prompt_id,
+        step=steps[first] if steps.ndim and len(steps) == n_rows else steps,
+        columns={name: column[order] for name, column in by_row.items()} if moved else by_row,
+        order=order,
     )
-    parts["order"] = order
-    parts["group_id"] = labels[first]
+    parts["group_id"] = labels[row_id[first]]
     return parts
+
+
+def _split_by_step(
+    code: NDArray[np.int64], steps: NDArray[np.int64], n_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number rows of one id at different steps as different groups."""
+    if not steps.ndim or len(steps) != n_rows or not n_rows:
+        return code, steps
+    of_id = np.empty(int(code.max()) + 1, dtype=np.int64)
+    of_id[code] = steps
+    if (of_id[code] == steps).all():
+        return code, steps
+    step_code = codes_of(steps)[0]
+    return codes_of(code * (int(step_code.max()) + 1) + step_code)[0], steps
 
 
 def _parts(
@@ -92,22 +118,20 @@ def _parts(
     *,
     prompt_id: Any,
     step: Any,
-    columns: dict[str, NDArray[Any]],
+    columns: Columns,
+    order: NDArray[np.int64] | None = None,
 ) -> Parts:
-    n_groups = len(sizes)
-    steps = to_numpy(step).astype(np.int64)
-    if steps.ndim == 0:
+    n_groups, offsets = len(sizes), offsets_of(sizes)
+    steps = step_array(step)
+    if not steps.ndim:
         steps = np.full(n_groups, steps, dtype=np.int64)
     _check_length("step", steps, n_groups)
-    if prompt_id is None:
-        prompt, labels = np.full(n_groups, -1, dtype=np.int64), np.array([], dtype=object)
-    else:
-        _check_length("prompt_id", prompt_id, n_groups)
-        prompt, labels = codes_of(prompt_id)
+    prompt, labels, columns = _prompts(prompt_id, offsets, order, columns)
+    order = np.arange(int(offsets[-1]), dtype=np.int64) if order is None else order
     return {
         "values": values,
-        "offsets": offsets_of(sizes),
-        "order": np.arange(int(sizes.sum()), dtype=np.int64),
+        "offsets": offsets,
+        "order": order,
         "step": steps,
         "group_id": np.arange(n_groups),
         "prompt": prompt,
@@ -116,24 +140,48 @@ def _parts(
     }
 
 
-def codes_of(ids: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return ``(codes, labels)``: codes number the identities in order of first appearance.
+def _prompts(
+    prompt_id: Any, offsets: NDArray[np.int64], order: NDArray[np.int64] | None, columns: Columns
+) -> tuple[NDArray[np.int64], NDArray[Any], Columns]:
+    """Return the prompt of each group, the labels, and the columns with row prompts as codes.
 
-    ``None`` (and NaN among floats) gets the code -1.
+    Only flat rows (those with an `order`) may name a prompt per row.
     """
-    if hasattr(ids, "dtype") and to_numpy(ids).dtype.kind in "iub":
-        array = to_numpy(ids)
-        labels, first, inverse = np.unique(array, return_index=True, return_inverse=True)
-        by_appearance = np.argsort(first, kind="stable")
-        rank = np.empty_like(by_appearance)
-        rank[by_appearance] = np.arange(len(labels))
-        return rank[inverse].astype(np.int64), labels[by_appearance]
-    seen: dict[Any, int] = {}
-    codes = np.fromiter(
-        (-1 if _missing(one) else seen.setdefault(one, len(seen)) for one in _items(ids)),
-        dtype=np.int64,
-    )
-    return codes, object_array(seen)
+    n_groups, n_rows = len(offsets) - 1, int(offsets[-1])
+    columns = dict(columns)
+    texts = columns.pop("prompt", None)
+    if prompt_id is None and texts is None:
+        return np.full(n_groups, -1, dtype=np.int64), object_array([]), columns
+    if prompt_id is None:
+        by_row, labels = codes_of(texts, "column 'prompt'")
+    else:
+        if texts is not None:
+            columns["prompt_text"] = texts
+        codes, labels = codes_of(prompt_id, "prompt_id")
+        if order is None or len(codes) == n_groups != n_rows:
+            _check_length("prompt_id", codes, n_groups)
+            return codes, labels, columns
+        if len(codes) != n_rows:
+            raise UsageError(
+                f"prompt_id has {len(codes)} entries; expected {n_groups}, one per group, "
+                f"or {n_rows}, one per row"
+            )
+        by_row = codes[order]
+    columns["prompt"] = by_row
+    return _first_known(by_row, offsets), labels, columns
+
+
+def _first_known(by_row: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the prompt of each group: that of its first row which knows one."""
+    prompt = np.full(len(offsets) - 1, -1, dtype=np.int64)
+    filled = offsets[1:] > offsets[:-1]
+    prompt[filled] = by_row[offsets[:-1][filled]]
+    if (prompt[filled] >= 0).all():
+        return prompt
+    known = np.flatnonzero(by_row >= 0)[::-1]
+    # of several values for one place the last one stays
+    prompt[np.repeat(np.arange(len(prompt)), np.diff(offsets))[known]] = by_row[known]
+    return prompt
 
 
 def sample_index(offsets: NDArray[np.int64], groups: NDArray[Any]) -> NDArray[np.int64]:
@@ -148,71 +196,50 @@ def offsets_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
-def as_float64(values: Any) -> NDArray[np.float64]:
-    """Return float64 on the CPU; ``None`` becomes NaN. Raises `UsageError` on text."""
-    array = to_numpy(values)
-    if array.dtype == np.float64:
-        return array
+def _chain(rows: list[Any]) -> Any:
+    """Return the rewards of all rows as one array; torch rows stay torch, with their gradient."""
+    if rows and all(hasattr(row, "detach") for row in rows):
+        return namespace(rows[0]).concat(rows)
+    if any(hasattr(row, "ndim") for row in rows):
+        return np.concatenate([np.zeros(0), *(as_float64(row, "rewards") for row in rows)])
+    return as_float64(object_array(chain.from_iterable(rows)), "rewards")
+
+
+def _size(row: Any, place: int) -> int:
     try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError) as fault:
-        raise UsageError(f"rewards and columns must be numbers or None: {fault}") from None
-
-
-def to_numpy(values: Any) -> NDArray[Any]:
-    """Return values as NumPy; a torch tensor is detached and moved to the CPU."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        # NumPy has no bfloat16
-        values = values.float() if "bfloat16" in str(values.dtype) else values
-        return values.numpy()
-    return np.asarray(values)
-
-
-def column_array(values: Any) -> NDArray[Any]:
-    """Return a per-sample column: numbers as they are, numbers with None as float64, text as is."""
-    array = to_numpy(values)
-    if array.dtype == object and not any(isinstance(value, str) for value in array):
-        return as_float64(array)
-    return array
-
-
-def object_array(values: Any) -> NDArray[Any]:
-    """Return a one-dimensional object array, also of tuples and lists."""
-    items = list(values)
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
+        if not isinstance(row, str | bytes | Mapping):
+            return len(row)
+    except TypeError:
+        pass
+    raise UsageError(
+        f"from_nested needs one list of rewards per group; entry {place} is {row!r}. "
+        "Use from_flat for rows with group ids"
+    )
 
 
 def _flatten(name: str, column: Any, sizes: NDArray[np.int64]) -> NDArray[Any]:
-    rows = list(column)
-    if rows and isinstance(rows[0], Sequence | np.ndarray) and not isinstance(rows[0], str):
+    """Return a column that was given row by row, or flat, as one value per sample."""
+    rows = to_numpy(column).tolist() if hasattr(column, "ndim") else list(column)
+    rows = [_items(row) for row in rows]
+    if rows and all(isinstance(row, Sequence) and not isinstance(row, str) for row in rows):
         if [len(row) for row in rows] != sizes.tolist():
-            raise UsageError(f"column {name!r} must have the shape of the rewards")
-        rows = [value for row in rows for value in row]
-    _check_length(name, rows, int(sizes.sum()))
-    return column_array(rows)
+            raise UsageError(
+                f"column {name!r} must have the shape of the rewards; its rows hold "
+                f"{_few([len(row) for row in rows])} values, the groups {_few(sizes.tolist())}"
+            )
+        rows = list(chain.from_iterable(rows))
+    _check_length(f"column {name!r}", rows, int(sizes.sum()))
+    return column_array(rows, f"column {name!r}")
+
+
+def _items(row: Any) -> Any:
+    return to_numpy(row).tolist() if hasattr(row, "ndim") else row
+
+
+def _few(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:6])) + (", ..." if len(numbers) > 6 else "")
 
 
 def _check_length(name: str, values: Any, expected: int) -> None:
     if len(values) != expected:
         raise UsageError(f"{name} has {len(values)} entries; expected {expected}")
-
-
-def _stable_order(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
-        return np.arange(len(ids), dtype=np.int64)
-    return np.argsort(ids, kind="stable")
-
-
-def _is_sorted(order: NDArray[np.int64]) -> bool:
-    return bool((order == np.arange(len(order))).all())
-
-
-def _missing(one: Any) -> bool:
-    return one is None or one != one
-
-
-def _items(ids: Any) -> Any:
-    return ids.tolist() if hasattr(ids, "tolist") else ids

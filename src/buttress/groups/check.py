@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from buttress.groups.build import codes_of
 from buttress.groups.groups import Groups
+from buttress.groups.identity import pair_codes
 from buttress.groups.run import LogFacts
 
 Kind = Literal[
@@ -38,6 +38,18 @@ def check_grouping(groups: Groups, facts: LogFacts | None = None) -> list[Groupi
     Sees singletons, one prompt split over ids, per-rank fragments, rows of several prompts
     interleaved in one group, two groups merged under one id, and several rows per rollout.
     Equal prompt text alone is never held against a log: a trainer may draw a prompt twice.
+
+    Parameters
+    ----------
+    facts
+        What the reader knows of the log; what it does not know is judged from the rows alone, and
+        then only where they leave one reading.
+
+    Examples
+    --------
+    >>> groups = Groups.from_flat([1, 0, 1, 0], ["a", "b", "c", "d"])
+    >>> [(problem.kind, problem.fatal) for problem in check_grouping(groups)]
+    [('singletons', True)]
     """
     if not len(groups):
         return []
@@ -48,36 +60,46 @@ def check_grouping(groups: Groups, facts: LogFacts | None = None) -> list[Groupi
 
 def _singletons(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]:
     alone = groups.sizes == 1
-    share = float(alone.mean())
-    # one or two may be the torn end of a file
-    if share > FATAL_SHARE:
+    n, share = int(alone.sum()), float(alone.mean())
+    torn_end = n == 1 and len(groups) > 1 and bool(alone[-1])
+    if share > FATAL_SHARE and not torn_end:
         yield GroupingProblem(
             "singletons",
-            int(alone.sum()),
+            n,
             share,
             share > 0.5,
-            f"{alone.sum()} of {len(groups)} groups hold a single rollout: the group ids name "
+            f"{n} of {len(groups)} groups hold a single rollout: the group ids name "
             "rollouts, not the sets that the trainer compares",
         )
 
 
+class _Visits(NamedTuple):
+    """The groups of each prompt in each step; arrays of shape ``(visit,)``."""
+
+    parts: NDArray[np.int64]  # how many groups
+    largest: NDArray[np.int64]  # rollouts of the largest
+    total: NDArray[np.int64]  # rollouts of all
+
+    @classmethod
+    def of(cls, groups: Groups) -> _Visits:
+        known = (groups.prompt >= 0) & (groups.sizes > 0)
+        visit = pair_codes(groups.step[known], groups.prompt[known])
+        sizes = groups.sizes[known]
+        parts = np.bincount(visit)
+        largest = np.zeros(len(parts), dtype=np.int64)
+        np.maximum.at(largest, visit, sizes)
+        return cls(parts, largest, np.bincount(visit, weights=sizes).astype(np.int64))
+
+
 def _split_prompts(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]:
-    known = groups.prompt >= 0
-    if not known.any():
+    if facts.grouped_by in ("position", "prompt"):
         return
-    pair = _pairs(groups.step[known], groups.prompt[known])
-    parts = np.bincount(pair)
-    sizes = groups.sizes[known]
-    if facts.grouped_by == "position" or not (parts > 1).any():
+    visits = _Visits.of(groups)
+    if not (visits.parts > 1).any():
         return
-    largest, total = np.zeros(len(parts)), np.bincount(pair, weights=sizes)
-    np.maximum.at(largest, pair, sizes)
-    split = parts > 1
-    usual = facts.group_size or int(groups.sizes.max())
-    torn = split & (largest < usual) & (total <= usual)
-    torn |= split & (largest == 1)
+    torn = _torn(visits, facts.group_size)
     if torn.any():
-        n = int(parts[torn].sum())
+        n = int(visits.parts[torn].sum())
         share = n / len(groups)
         yield GroupingProblem(
             "split_prompt",
@@ -88,36 +110,77 @@ def _split_prompts(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]
             "rollouts of a prompt do not share an id",
         )
         return
-    regular = (parts == parts[0]) & (total == total[0]) & (total == parts * largest)
-    if len(parts) > 2 and parts[0] > 1 and regular.mean() >= SYSTEMATIC:
-        yield GroupingProblem(
-            "rank_fragments",
-            len(groups),
-            1.0,
-            True,
-            f"every prompt of every step stands under {parts[0]} ids of {int(largest[0])} rollouts "
-            f"each: fragments of one group of {int(total[0])}, usually one per rank",
-        )
+    yield from _fragments(groups, facts, visits)
+
+
+def _torn(visits: _Visits, group_size: int | None) -> NDArray[np.bool_]:
+    """Return the visits whose rollouts make up one group and stand under several ids.
+
+    A prompt that was drawn twice holds two groups' worth of rollouts, so that pieces give
+    themselves away by adding up to one group.
+    """
+    split = visits.parts > 1
+    singles = split & (visits.largest == 1)
+    if group_size:
+        return singles | (split & (visits.largest < group_size) & (visits.total <= group_size))
+    usual, share = _mode(visits.total)
+    pieces = split & (visits.total == usual) & (visits.largest < usual)
+    whole = ((visits.parts == 1) & (visits.total == usual)).any()
+    uneven = (visits.total != visits.parts * visits.largest)[pieces].any()
+    # equal pieces of every prompt may also be groups of prompts that were drawn twice
+    told = whole or (uneven and len(visits.parts) > 2 and share >= SYSTEMATIC)
+    return singles | pieces if share >= MODAL and told else singles
+
+
+def _fragments(groups: Groups, facts: LogFacts, visits: _Visits) -> Iterator[GroupingProblem]:
+    parts, total = _mode(visits.parts)[0], _mode(visits.total)[0]
+    regular = (visits.parts == parts) & (visits.total == total)
+    regular &= total == visits.parts * visits.largest
+    if len(regular) <= 2 or parts < 2 or regular.mean() < SYSTEMATIC:
+        return
+    size = total // parts
+    if facts.group_size == size:
+        return  # complete groups of prompts that the trainer draws several times
+    # without steps the groups of one prompt may be visits in different steps
+    sure = facts.group_size is not None or bool(groups.step.any())
+    doubt = "" if sure else "; or, since the log has no steps, as many visits of each prompt"
+    yield GroupingProblem(
+        "rank_fragments",
+        int(visits.parts[regular].sum()),
+        float(visits.parts[regular].sum() / len(groups)),
+        sure,
+        f"every prompt of every step stands under {parts} ids of {size} rollouts each: fragments "
+        f"of one group of {total}, usually one per rank{doubt}",
+    )
+
+
+def _mode(counts: NDArray[np.int64]) -> tuple[int, float]:
+    """Return the most frequent number and its share."""
+    times = np.bincount(counts)
+    return int(times.argmax()), float(times.max() / len(counts))
 
 
 def _mixed_prompts(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]:
     prompts = groups.columns.get("prompt")
-    if prompts is None:
+    if prompts is None or not len(prompts):
         return
-    group = groups.group_of
-    known = prompts >= 0
-    foreign = known & (groups.prompt[group] >= 0) & (prompts != groups.prompt[group])
+    of_group = np.repeat(groups.prompt, groups.sizes)
+    foreign = prompts != of_group
+    if not foreign.any():
+        return
+    group, known = groups.group_of, prompts >= 0
+    foreign &= known & (of_group >= 0)
+    if not foreign.any():
+        return
     mixed = np.zeros(len(groups), dtype=bool)
     mixed[group[foreign]] = True
-    if not mixed.any():
-        return
     n, share = int(mixed.sum()), float(mixed.mean())
     # a prompt that recurs in another group of its step was torn apart: the rows are interleaved
-    places = _pairs(_pairs(groups.step[group], prompts)[known], group[known])
-    prompt_of_place = np.zeros(places.max() + 1, dtype=np.int64)
-    prompt_of_place[places] = _pairs(groups.step[group], prompts)[known]
-    recurs = np.bincount(prompt_of_place)
-    torn = recurs[_pairs(groups.step[group], prompts)[known & mixed[group]]] > 1
+    visit = pair_codes(groups.step[group[known]], prompts[known])
+    place = pair_codes(visit, group[known])
+    visit_of_place = np.zeros(int(place.max()) + 1, dtype=np.int64)
+    visit_of_place[place] = visit
+    torn = np.bincount(visit_of_place)[visit[mixed[group[known]]]] > 1
     kind: Kind = "interleaved_rows" if torn.mean() > 0.5 else "merged_groups"
     story = (
         "the rows of several prompts are interleaved, so that consecutive rows are not a group"
@@ -133,11 +196,12 @@ def _merged_by_size(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem
     # a trainer's own id may mean a larger group; only inferred groups merge by accident
     if facts.grouped_by != "prompt":
         return
-    counts = np.bincount(groups.sizes)
-    usual = facts.group_size or int(counts.argmax())
+    usual, share = _mode(groups.sizes)
+    usual = facts.group_size or usual
+    if usual < 2 or (facts.group_size is None and share < MODAL):
+        return
     larger = (groups.sizes > usual) & (groups.sizes % usual == 0)
-    agrees = facts.group_size is not None or counts[usual] >= MODAL * len(groups)
-    if usual < 2 or not larger.any() or not agrees:
+    if not larger.any():
         return
     share = float(larger.mean())
     yield GroupingProblem(
@@ -152,12 +216,15 @@ def _merged_by_size(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem
 
 def _fan_out(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]:
     sample = groups.columns.get("sample")
-    if sample is None or not (sample >= 0).all():
+    if sample is None or sample.dtype.kind not in "iuf" or not len(sample):
         return
-    key = groups.group_of * (int(sample.max(initial=0)) + 1) + sample
-    if (np.diff(key) > 0).all():
+    if not (sample >= 0).all():
         return
-    rollout = codes_of(key)[0]
+    rising = np.append(True, sample[1:] > sample[:-1])
+    rising[groups.offsets[:-1][groups.sizes > 0]] = True
+    if rising.all():
+        return
+    rollout = pair_codes(groups.group_of, sample.astype(np.int64))
     rows = np.bincount(rollout)
     if (rows <= 1).all():
         return
@@ -172,12 +239,6 @@ def _fan_out(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]:
         f"{touched.sum()} groups hold several rows of one rollout (turns or outputs): the "
         "rows are not independent samples",
     )
-
-
-def _pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return one code per distinct pair."""
-    span = int(second.max(initial=0)) + 2
-    return codes_of(codes_of(first)[0] * span + second + 1)[0]
 
 
 _CHECKS: tuple[Callable[[Groups, LogFacts], Iterator[GroupingProblem]], ...] = (

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from buttress.errors import UsageError
 from buttress.groups import build
+from buttress.groups.arrays import as_float64, object_array, reward_array, take, to_numpy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,6 +41,11 @@ class Groups:
     columns
         Further columns, each of shape ``(sample,)``: ``correct``, ``advantage``, ``length``,
         ``truncated``, ``reward/<name>``, and ``prompt`` (codes) where rows name their prompts.
+
+    Numbers may be given as lists, NumPy arrays, torch tensors or columns of a data frame. Every
+    constructor takes ``prompt=`` with the text of each rollout's prompt; without ``prompt_id=`` the
+    text is the identity, beside one it is kept as the column ``prompt_text``. Wrong shapes and
+    texts among numbers raise `UsageError`.
     """
 
     values: Any
@@ -135,9 +142,14 @@ class Groups:
     @cached_property
     def rewards(self) -> NDArray[np.float64]:
         """Rewards in float64 on the CPU, shape ``(sample,)``; NaN where unscorable."""
-        rewards = build.as_float64(self.values)
+        rewards = as_float64(self.values)
         finite = np.isfinite(rewards)
         return rewards if finite.all() else np.where(finite, rewards, np.nan)
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What was derived from these groups once, for all who ask again."""
+        return {}
 
     @cached_property
     def group_of(self) -> NDArray[np.int64]:
@@ -147,8 +159,7 @@ class Groups:
     @property
     def prompt_id(self) -> NDArray[Any]:
         """Prompt identity of each group, shape ``(group,)``; ``None`` where unknown."""
-        labels = np.append(np.asarray(self.prompt_labels, dtype=object), None)
-        return labels[self.prompt]
+        return object_array([*self.prompt_labels, None])[self.prompt]
 
     @property
     def has_prompts(self) -> bool:
@@ -163,25 +174,28 @@ class Groups:
         if name == "reward":
             return self.rewards
         values = self.columns.get(name)
-        return None if values is None else build.as_float64(values)
+        return None if values is None else as_float64(values, f"column {name!r}")
 
     def with_rewards(self, values: Any) -> Groups:
         """Return the same groups with other rewards, in the order of the samples."""
-        if len(values) != self.n_samples:
-            raise build.UsageError(
-                f"with_rewards needs {self.n_samples} values, one per sample; got {len(values)}"
+        values = reward_array(values)
+        if tuple(values.shape) != (self.n_samples,):
+            raise UsageError(
+                f"with_rewards needs {self.n_samples} values, one per sample; "
+                f"got shape {tuple(values.shape)}"
             )
-        from dataclasses import replace
-
         return replace(self, values=values)
 
-    def select(self, keep: NDArray[Any]) -> Groups:
-        """Return the groups that a mask or an index array of shape ``(group,)`` names."""
-        index = np.flatnonzero(keep) if np.asarray(keep).dtype == bool else np.asarray(keep)
+    def select(self, keep: Any) -> Groups:
+        """Return the groups that a mask or an index array of shape ``(group,)`` names.
+
+        `prompt_labels` stay as they are, so that codes mean the same in every part of a run.
+        """
+        index = self._index(to_numpy(keep))
         samples = build.sample_index(self.offsets, index)
         sizes = self.sizes[index]
         return Groups(
-            values=self.values[samples],
+            values=take(self.values, samples),
             offsets=build.offsets_of(sizes),
             order=self.order[samples],
             step=self.step[index],
@@ -190,3 +204,23 @@ class Groups:
             prompt_labels=self.prompt_labels,
             columns={name: values[samples] for name, values in self.columns.items()},
         )
+
+    def _index(self, keep: NDArray[Any]) -> NDArray[Any]:
+        if keep.dtype == bool:
+            if keep.shape != (len(self),):
+                raise UsageError(
+                    f"select needs a mask of {len(self)} groups; got shape {keep.shape}"
+                )
+            return np.flatnonzero(keep)
+        index = keep.astype(np.int64) if not keep.size else keep
+        if index.ndim != 1 or index.dtype.kind not in "iu":
+            raise UsageError(
+                "select needs a mask or a list of group numbers; "
+                f"got {keep.dtype} of shape {keep.shape}"
+            )
+        if len(index) and not (-len(self) <= index.min() and index.max() < len(self)):
+            raise UsageError(
+                f"select names group {index[(index >= len(self)) | (index < -len(self))][0]}; "
+                f"there are {len(self)}"
+            )
+        return index

@@ -6,31 +6,29 @@ Every measure has a batch form (a function), and statistics with ``of``, ``+`` a
 
 from buttress.measures.collapse import CollapseCounts, collapse_rate
 from buttress.measures.components import ComponentCounts, collapse_rate_by_reward, reward_names
-from buttress.measures.composition import (
-    KINDS,
-    Composition,
-    GroupCounts,
-    Levels,
-    composition,
-    kinds,
-)
+from buttress.measures.composition import Composition, GroupCounts, composition
+from buttress.measures.differences import Difference, paired_difference, rate_difference
 from buttress.measures.duplicates import DuplicateCounts, distinct_completions, duplicates
 from buttress.measures.intervals import clustered_rate_interval, wilson_interval
+from buttress.measures.levels import KINDS, Levels, kinds
 from buttress.measures.prompts import PromptCounts, PromptTable, prompt_counts, success_column
 from buttress.measures.signal import SignalCounts, signal
 from buttress.measures.spread import SpreadSums, spread
 from buttress.measures.statistics import Stream
 from buttress.measures.steps import StepTable, by_step
 from buttress.measures.summary import GroupSummary
+from buttress.measures.tables import KeyedCounts, ValueCounts
 
 __all__ = [
     "KINDS",
     "CollapseCounts",
     "ComponentCounts",
     "Composition",
+    "Difference",
     "DuplicateCounts",
     "GroupCounts",
     "GroupSummary",
+    "KeyedCounts",
     "Levels",
     "PromptCounts",
     "PromptTable",
@@ -38,6 +36,7 @@ __all__ = [
     "SpreadSums",
     "StepTable",
     "Stream",
+    "ValueCounts",
     "by_step",
     "clustered_rate_interval",
     "collapse_rate",
@@ -46,7 +45,9 @@ __all__ = [
     "distinct_completions",
     "duplicates",
     "kinds",
+    "paired_difference",
     "prompt_counts",
+    "rate_difference",
     "reward_names",
     "signal",
     "spread",

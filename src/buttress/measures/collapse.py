@@ -11,6 +11,7 @@ from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
 from buttress.measures.intervals import clustered_rate_interval
 from buttress.measures.statistics import Additive, ratio
 from buttress.measures.summary import GroupSummary
+from buttress.measures.tables import KeyedCounts, counts_by_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class CollapseCounts(Additive):
 
     tied: int
     eligible: int
-    by_prompt: dict[str, np.ndarray]  # prompt id -> [tied, eligible]
+    by_prompt: KeyedCounts  # prompt id -> [tied, eligible]
     unnamed: np.ndarray  # [tied, eligible] over groups without a prompt
 
     @classmethod
@@ -33,16 +34,9 @@ class CollapseCounts(Additive):
     @classmethod
     def of_summary(cls, groups: Groups, summary: GroupSummary) -> Self:
         """Count the groups of a batch that is summarised already."""
-        named = groups.prompt >= 0
-        counts = np.stack([summary.tied, summary.eligible], axis=1).astype(np.int64)
-        per_prompt = np.zeros((len(groups.prompt_labels), 2), dtype=np.int64)
-        for column in (0, 1):
-            per_prompt[:, column] = np.bincount(
-                groups.prompt[named], weights=counts[named, column], minlength=len(per_prompt)
-            )
-        by_prompt = dict(zip(map(str, groups.prompt_labels), per_prompt, strict=True))
-        tied, eligible = (int(total) for total in counts.sum(axis=0))
-        return cls(tied, eligible, by_prompt, counts[~named].sum(axis=0))
+        by_prompt = counts_by_prompt(groups, [summary.tied, summary.eligible], np.int64)
+        total = np.array([summary.tied.sum(), summary.eligible.sum()])
+        return cls(int(total[0]), int(total[1]), by_prompt, total - by_prompt.rows.sum(axis=0))
 
     @property
     def rate(self) -> float:
@@ -51,11 +45,13 @@ class CollapseCounts(Additive):
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval of the rate, with visits to one prompt as one cluster."""
-        clusters = np.array(list(self.by_prompt.values()), dtype=np.int64).reshape(-1, 2)
         tied, eligible = (int(count) for count in self.unnamed)
-        alone = np.repeat([[1, 1], [0, 1]], [tied, eligible - tied], axis=0)
-        clusters = np.concatenate([clusters, alone])
-        return clustered_rate_interval(clusters[:, 0], clusters[:, 1], confidence=confidence)
+        hits = np.repeat([1, 0], [tied, eligible - tied])
+        return clustered_rate_interval(
+            np.concatenate([self.by_prompt.rows[:, 0], hits]),
+            np.concatenate([self.by_prompt.rows[:, 1], np.ones(eligible, dtype=np.int64)]),
+            confidence=confidence,
+        )
 
 
 def collapse_rate(groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> float:

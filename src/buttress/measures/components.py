@@ -34,7 +34,13 @@ class ComponentCounts(Additive):
 
 
 def reward_names(groups: Groups) -> list[str]:
-    """Return ``reward``, then ``correct`` and each ``reward/<name>`` that the groups carry."""
+    """Return ``reward``, then ``correct`` and each ``reward/<name>`` that the groups carry.
+
+    Examples
+    --------
+    >>> reward_names(Groups.from_nested([[1, 0]], **{"reward/format": [[1, 1]]}))
+    ['reward', 'reward/format']
+    """
     extra = sorted(name for name in groups.columns if name.startswith("reward/"))
     return ["reward", *(["correct"] if "correct" in groups.columns else []), *extra]
 

@@ -2,67 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import NamedTuple, Self
+from dataclasses import asdict, dataclass
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from buttress.errors import UsageError
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
+from buttress.measures.levels import KINDS, Levels, kind_by_verdict
 from buttress.measures.summary import GroupSummary
+from buttress.measures.tables import ValueCounts
 
-KINDS = ("all_wrong", "all_correct", "tied_between")
-
-
-class Levels(NamedTuple):
-    """The lowest and the highest reward of a run; NaN before anything was scored."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, summary: GroupSummary) -> Levels:
-        """Return the levels over all scorable samples."""
-        known = summary.scorable > 0
-        if not known.any():
-            return cls(np.nan, np.nan)
-        return cls(float(summary.low[known].min()), float(summary.high[known].max()))
-
-    def scale(self, tolerance: Tolerance) -> float:
-        """Return the reward scale of the run: its range.
-
-        Our reading where the whole run is nearly constant: its largest magnitude instead, since a
-        range that is itself below the resolution is no yardstick.
-        """
-        span, magnitude = self.high - self.low, max(abs(self.low), abs(self.high))
-        return span if span > tolerance.resolution * magnitude else magnitude
-
-    def kind(self, value: NDArray[np.float64], tolerance: Tolerance) -> NDArray[np.int64]:
-        """Return the index into `KINDS` of groups tied at these values."""
-        low, high = np.full_like(value, self.low), np.full_like(value, self.high)
-        if tolerance.equal(np.float64(self.low), np.float64(self.high)):
-            wrong, right = value <= 0, tolerance.equal(np.minimum(value, 1), np.maximum(value, 1))
-        else:
-            wrong = tolerance.equal(low, np.maximum(value, low))
-            right = tolerance.equal(np.minimum(value, high), high)
-        return np.select([wrong, right], [0, 1], 2)
-
-
-def kinds(groups: Groups, summary: GroupSummary, levels: Levels | None = None) -> NDArray[np.int64]:
-    """Return the index into `KINDS` of each tied group, -1 for every other group.
-
-    By `correct` where a tied group knows it (all 0, all 1, else between), otherwise by the levels
-    of the run's reward.
-    """
-    levels = levels or Levels.of(summary)
-    kind = np.full(len(groups), -1, dtype=np.int64)
-    tied = summary.tied
-    kind[tied] = levels.kind(summary.low[tied], summary.tolerance)
-    verdict = _kind_by_verdict(groups, summary.tolerance)
-    if verdict is not None:
-        decided = tied & (verdict >= 0)
-        kind[decided] = verdict[decided]
-    return kind
+LARGEST = float(np.finfo(np.float64).max)  # of a range that overflows
 
 
 @dataclass(frozen=True)
@@ -70,8 +21,8 @@ class Composition:
     """Counts of groups by kind, in a form that adds up.
 
     A kind depends on levels that only the whole run knows, so that tied groups are kept as a table
-    of their values and mixed groups as a table of their ranges; both are as long as the number
-    of distinct values.
+    of their values and mixed groups as a table of their ranges; once added up, both are as long as
+    the number of distinct values.
     """
 
     tolerance: Tolerance
@@ -79,60 +30,64 @@ class Composition:
     mixed: int
     unscorable: int
     singleton: int
-    decided: tuple[int, int, int]  # tied groups whose kind `correct` tells, by KINDS
-    tied_at: dict[float, int] = field(default_factory=dict)
-    mixed_range: dict[float, int] = field(default_factory=dict)
+    decided: tuple[int, ...]  # tied groups whose kind `correct` tells, by KINDS
+    tied_at: ValueCounts
+    mixed_range: ValueCounts
 
     @classmethod
     def of(cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> Self:
         """Collect the composition of a batch."""
         summary = GroupSummary.of(groups, tolerance)
-        tied = summary.tied
-        verdict = _kind_by_verdict(groups, tolerance)
-        decided = tied & (verdict >= 0) if verdict is not None else np.zeros_like(tied)
-        by_kind = np.bincount(verdict[decided], minlength=3) if verdict is not None else (0, 0, 0)
-        mixed = summary.mixed
+        tied, mixed = summary.tied, summary.mixed
+        verdict = kind_by_verdict(groups, tolerance)
+        decided = (0,) * len(KINDS)
+        open_ = tied
+        if verdict is not None:
+            counts = np.bincount(verdict[tied] + 1, minlength=len(KINDS) + 1)
+            decided = tuple(counts[1:].tolist())
+            open_ = tied & (verdict < 0)
+        with np.errstate(over="ignore"):
+            ranges = np.minimum(summary.high[mixed] - summary.low[mixed], LARGEST)
         return cls(
             tolerance,
             Levels.of(summary),
             int(mixed.sum()),
             int(summary.unscorable.sum()),
             int(summary.singleton.sum()),
-            tuple(int(count) for count in by_kind),  # type: ignore[arg-type]
-            _table(summary.low[tied & ~decided]),
-            _table((summary.high - summary.low)[mixed]),
+            decided,
+            ValueCounts(summary.low[open_]),
+            ValueCounts(ranges),
         )
 
     def __add__(self, other: Composition) -> Composition:
+        if self.tolerance != other.tolerance:
+            raise UsageError(
+                f"cannot add compositions under {self.tolerance} and {other.tolerance}"
+            )
         return Composition(
             self.tolerance,
-            Levels(
-                float(np.fmin(self.levels.low, other.levels.low)),
-                float(np.fmax(self.levels.high, other.levels.high)),
-            ),
+            self.levels.union(other.levels),
             self.mixed + other.mixed,
             self.unscorable + other.unscorable,
             self.singleton + other.singleton,
-            tuple(a + b for a, b in zip(self.decided, other.decided, strict=True)),  # type: ignore[arg-type]
-            _merge(self.tied_at, other.tied_at),
-            _merge(self.mixed_range, other.mixed_range),
+            tuple(a + b for a, b in zip(self.decided, other.decided, strict=True)),
+            self.tied_at + other.tied_at,
+            self.mixed_range + other.mixed_range,
         )
 
     def counts(self) -> GroupCounts:
         """Return the number of groups of each kind."""
-        values, numbers = _columns(self.tied_at)
-        by_level = np.bincount(
-            self.levels.kind(values, self.tolerance), weights=numbers, minlength=3
-        )
-        ranges, range_numbers = _columns(self.mixed_range)
-        near = ranges <= self.tolerance.resolution * self.levels.scale(self.tolerance)
+        kind = self.levels.kind(self.tied_at.values, self.tolerance)
+        by_level = np.bincount(kind, weights=self.tied_at.numbers, minlength=len(KINDS))
+        scale = min(self.levels.scale(self.tolerance), LARGEST)
+        near = self.mixed_range.values <= self.tolerance.resolution * scale
         wrong, right, between = (int(a + b) for a, b in zip(by_level, self.decided, strict=True))
         return GroupCounts(
             mixed=self.mixed,
             all_wrong=wrong,
             all_correct=right,
             tied_between=between,
-            near_tied=int(range_numbers[near].sum()),
+            near_tied=int(self.mixed_range.numbers[near].sum()),
             unscorable=self.unscorable,
             singleton=self.singleton,
         )
@@ -179,32 +134,3 @@ def composition(groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> dic
 'unscorable': 1, 'singleton': 1}
     """
     return Composition.of(groups, tolerance).counts().as_dict()
-
-
-def _kind_by_verdict(groups: Groups, tolerance: Tolerance) -> NDArray[np.int64] | None:
-    if "correct" not in groups.columns:
-        return None
-    verdict = GroupSummary.of(groups, tolerance, "correct")
-    known = verdict.scorable > 0
-    wrong = known & (verdict.high <= tolerance.atol)
-    right = known & (verdict.low >= 1 - tolerance.atol)
-    return np.select([wrong, right, known], [0, 1, 2], -1)
-
-
-def _table(values: NDArray[np.float64]) -> dict[float, int]:
-    distinct, numbers = np.unique(values, return_counts=True)
-    return dict(zip(distinct.tolist(), numbers.tolist(), strict=True))
-
-
-def _columns(table: dict[float, int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    return (
-        np.fromiter(table.keys(), dtype=np.float64, count=len(table)),
-        np.fromiter(table.values(), dtype=np.int64, count=len(table)),
-    )
-
-
-def _merge(mine: dict[float, int], theirs: dict[float, int]) -> dict[float, int]:
-    total = dict(mine)
-    for value, number in theirs.items():
-        total[value] = total.get(value, 0) + number
-    return total

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from buttress.errors import UsageError
 from buttress.measures.intervals import wilson_interval
 
 
@@ -48,7 +49,12 @@ def paired_difference(
     """
     from scipy.stats import t
 
-    apart = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+    before, after = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if before.shape != after.shape or before.ndim != 1:
+        raise UsageError(
+            f"paired_difference needs series of one length; got {before.shape} and {after.shape}"
+        )
+    apart = after - before
     apart = apart[np.isfinite(apart)]
     n = len(apart)
     if not n:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
+from buttress.groups.build import sample_index
+from buttress.groups.identity import codes_of
+from buttress.measures.segments import count_in_groups
 from buttress.measures.statistics import Additive, ratio
 
 
@@ -24,15 +27,16 @@ class DuplicateCounts(Additive):
     @classmethod
     def of(cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> Self:
         """Count the groups of a batch."""
-        distinct = distinct_completions(groups)
-        if distinct is None:
+        codes = _codes(groups)
+        if codes is None:
             return cls(0, 0, 0, 0)
-        several = groups.sizes >= 2
+        known, distinct = _known(codes, groups), _distinct(codes, groups)
+        several = known >= 2
         return cls(
             int(several.sum()),
             int((several & (distinct == 1)).sum()),
-            int(groups.sizes[several].sum()),
-            int((groups.sizes - distinct)[several].sum()),
+            int(known[several].sum()),
+            int((known - distinct)[several].sum()),
         )
 
     @property
@@ -49,18 +53,17 @@ class DuplicateCounts(Additive):
 def distinct_completions(groups: Groups) -> NDArray[np.int64] | None:
     """Return the number of different completions per group, None where texts are unknown.
 
-    ``Groups.columns["completion"]`` holds either texts or hashes of texts.
+    ``Groups.columns["completion"]`` holds texts, or whole numbers that are hashes of texts. A
+    missing text (None) is left out, since what is not known repeats nothing.
+
+    Examples
+    --------
+    >>> groups = Groups.from_nested([[1, 1, 0]], completion=[["a", "a", None]])
+    >>> distinct_completions(groups).tolist()
+    [1]
     """
-    texts = groups.columns.get("completion")
-    if texts is None:
-        return None
-    if texts.dtype.kind not in "iu":
-        texts = np.unique(texts.astype(str), return_inverse=True)[1]
-    order = np.lexsort((texts, groups.group_of))
-    group, text = groups.group_of[order], texts[order]
-    new = np.ones(len(text), dtype=bool)
-    new[1:] = (group[1:] != group[:-1]) | (text[1:] != text[:-1])
-    return np.bincount(group[new], minlength=len(groups))
+    codes = _codes(groups)
+    return None if codes is None else _distinct(codes, groups)
 
 
 def duplicates(groups: Groups) -> DuplicateCounts:
@@ -73,3 +76,37 @@ def duplicates(groups: Groups) -> DuplicateCounts:
     0.5
     """
     return DuplicateCounts.of(groups)
+
+
+class _Codes(NamedTuple):
+    """One number per completion, equal for equal texts."""
+
+    code: NDArray[np.int64]
+    missing: NDArray[np.bool_] | None  # None where all are known
+
+
+def _codes(groups: Groups) -> _Codes | None:
+    texts = groups.columns.get("completion")
+    if texts is None:
+        return None
+    if texts.dtype.kind in "iu":
+        return _Codes(texts, None)
+    code = codes_of(texts, "column 'completion'")[0]
+    missing = code < 0
+    return _Codes(code, missing if missing.any() else None)
+
+
+def _known(codes: _Codes, groups: Groups) -> NDArray[np.int64]:
+    return groups.sizes if codes.missing is None else count_in_groups(~codes.missing, groups)
+
+
+def _distinct(codes: _Codes, groups: Groups) -> NDArray[np.int64]:
+    distinct = np.zeros(len(groups), dtype=np.int64)
+    # groups of one size are a matrix, and sorting its rows is the quickest way to count
+    for size in np.unique(groups.sizes[groups.sizes > 0]):
+        index = np.flatnonzero(groups.sizes == size)
+        block = np.sort(codes.code[sample_index(groups.offsets, index)].reshape(-1, size), axis=1)
+        distinct[index] = 1 + (block[:, 1:] != block[:, :-1]).sum(axis=1)
+    if codes.missing is not None:
+        distinct -= count_in_groups(codes.missing, groups) > 0  # code -1 of its own
+    return distinct

@@ -6,7 +6,9 @@ from math import isfinite, nan, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from buttress.errors import UsageError
 
 
 def wilson_interval(
@@ -25,6 +27,7 @@ def wilson_interval(
     >>> round(low, 3), round(high, 3)
     (0.49, 0.943)
     """
+    _check(confidence)
     if not trials > 0 or not isfinite(trials):
         return nan, nan
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -45,24 +48,57 @@ def clustered_rate_interval(
 
     Visits to one prompt are alike, so that many visits to few prompts tell less than their number
     says. The effective number of trials is the number over the design effect of the ratio
-    estimator, the clusters being prompts; it is never larger than the number itself.
+    estimator, the clusters being prompts, and is reduced again by ``(z / t)^2`` with k - 1 degrees
+    of freedom, since k clusters give an uncertain design effect; it is never larger than the
+    number itself. Clusters of one trial each give the plain Wilson interval. A rate of exactly 0
+    or 1, or a single cluster, shows no spread to measure: each cluster then counts as one trial.
 
     Parameters
     ----------
     successes, trials
         Shape ``(cluster,)``. Clusters without trials are ignored.
 
-    Source: L. Kish, Survey Sampling (1965), section 5.4 (ratio means of clusters).
+    Source: L. Kish, Survey Sampling (1965), section 5.4 (ratio means of clusters); E. Korn and
+    B. Graubard, Survey Methodology 24 (1998), for the degrees of freedom.
+
+    Examples
+    --------
+    >>> low, high = clustered_rate_interval([9, 1, 8, 2], [10, 10, 10, 10])
+    >>> round(low, 2), round(high, 2)
+    (0.11, 0.89)
+    >>> clustered_rate_interval([3], [0])
+    (nan, nan)
     """
+    _check(confidence)
     hits, tries = np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     hits, tries = hits[tries > 0], tries[tries > 0]
     n, k = float(tries.sum()), len(tries)
     if not k:
         return nan, nan
+    effective = _effective_trials(hits, tries, confidence)
+    return wilson_interval(float(hits.sum()) / n * effective, effective, confidence=confidence)
+
+
+def _effective_trials(
+    hits: NDArray[np.float64], tries: NDArray[np.float64], confidence: float
+) -> float:
+    n, k = float(tries.sum()), len(tries)
     rate = float(hits.sum()) / n
-    binomial = rate * (1 - rate) / n
-    if k < 2 or not binomial:
-        return wilson_interval(rate * n, n, confidence=confidence)
+    if k < 2 or not 0 < rate < 1:
+        return float(k)
+    independent = rate * (1 - rate) / (n - 1)
     clustered = k / (k - 1) * float(((hits - rate * tries) ** 2).sum()) / n**2
-    effective = n / max(1.0, clustered / binomial)
-    return wilson_interval(rate * effective, effective, confidence=confidence)
+    # not above 1 for clusters of one trial each, up to rounding
+    design_effect = clustered / independent
+    if n <= k or design_effect <= 1:
+        return n
+    from scipy.special import stdtrit  # slow to import
+
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    t = float(stdtrit(k - 1, 0.5 + confidence / 2))
+    return max(1.0, n / design_effect * (z / t) ** 2)
+
+
+def _check(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must lie between 0 and 1; got {confidence!r}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
-from buttress.measures.statistics import Additive
+from buttress.groups.arrays import object_array
+from buttress.measures.levels import Levels
+from buttress.measures.segments import sum_in_groups
 from buttress.measures.summary import GroupSummary
+from buttress.measures.tables import KeyedCounts, counts_by_prompt
 
 
 class PromptTable(NamedTuple):
@@ -29,58 +32,81 @@ class PromptTable(NamedTuple):
             return self.successes / self.tries
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCounts(Additive):
-    """``[groups, tied, tries, successes]`` per prompt identity."""
+@dataclass(frozen=True)
+class PromptCounts:
+    """What is needed per prompt identity, in a form that adds up.
 
-    counts: dict[str, np.ndarray] = field(default_factory=dict)
+    Which scale the rewards have, and whether the log knows `correct` at all, only the whole run
+    tells; so both readings of success are kept until the table is asked for.
+    """
+
+    counts: KeyedCounts  # prompt id -> [groups, tied, judged, correct, scored, sum of rewards]
+    levels: Levels
 
     @classmethod
     def of(cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> Self:
-        """Count the prompts of a batch, with success as `success_column` reads it."""
-        named = groups.prompt >= 0
+        """Count the prompts of a batch."""
         summary = GroupSummary.of(groups, tolerance)
-        success = success_column(groups)
-        known = np.isfinite(success)
-        per_group = [
+        correct = groups.column("correct")
+        if correct is None:
+            judged = right = np.zeros(len(groups))
+        else:
+            judged, right = sum_in_groups(correct, groups)
+        columns = [
             np.ones(len(groups)),
             summary.tied,
-            np.bincount(groups.group_of[known], minlength=len(groups)),
-            np.bincount(groups.group_of[known], weights=success[known], minlength=len(groups)),
+            judged,
+            right,
+            *sum_in_groups(groups.rewards, groups),
         ]
-        n_prompts = len(groups.prompt_labels)
-        columns = [
-            np.bincount(groups.prompt[named], weights=values[named], minlength=n_prompts)
-            for values in per_group
-        ]
-        table = np.stack(columns, axis=1) if n_prompts else np.zeros((0, 4))
-        return cls(dict(zip(map(str, groups.prompt_labels), table, strict=True)))
+        return cls(counts_by_prompt(groups, columns, np.float64), Levels.of(summary))
+
+    def __add__(self, other: PromptCounts) -> PromptCounts:
+        return PromptCounts(self.counts + other.counts, self.levels.union(other.levels))
 
     def table(self) -> PromptTable:
-        """Return the counts as one row per prompt."""
-        rows = np.array(list(self.counts.values()), dtype=np.float64).reshape(-1, 4)
-        groups, tied, tries = rows[:, :3].astype(np.int64).T
-        names = np.array(list(self.counts), dtype=object)
-        return PromptTable(names, groups, tied, tries, rows[:, 3])
+        """Return the counts as one row per prompt, with success as `success_column` reads it."""
+        rows = self.counts.rows
+        groups, tied, judged, correct, scored, total = rows.T
+        if judged.any():
+            tries, successes = judged, correct
+        else:
+            low, high = _reward_scale(self.levels)
+            tries, successes = scored, (total - low * scored) / (high - low)
+        return PromptTable(
+            object_array(self.counts.names),
+            groups.astype(np.int64),
+            tied.astype(np.int64),
+            tries.astype(np.int64),
+            successes,
+        )
 
 
 def success_column(groups: Groups) -> NDArray[np.float64]:
     """Return how far each rollout succeeded, in [0, 1]; NaN where unknown.
 
-    `correct` where the log knows it; else the reward on the scale of the batch from its lowest to
-    its highest level (our reading for rewards other than 0 and 1). Rewards within [0, 1] are taken
-    as they are.
+    `correct` where the log knows it of any rollout; else the reward on the scale of the batch from
+    its lowest to its highest level (our reading for rewards other than 0 and 1). Rewards within
+    [0, 1] are taken as they are.
+
+    Examples
+    --------
+    >>> success_column(Groups.from_nested([[-1, 1], [None, 0]])).tolist()
+    [0.0, 1.0, nan, 0.5]
     """
     correct = groups.column("correct")
     if correct is not None and np.isfinite(correct).any():
-        return correct
-    rewards = groups.rewards
-    if not np.isfinite(rewards).any():
-        return rewards
-    low, high = min(0.0, float(np.nanmin(rewards))), float(np.nanmax(rewards))
-    if low == 0.0 and high <= 1.0:
-        return rewards
-    return (rewards - low) / (high - low) if high > low else np.zeros_like(rewards)
+        return np.where(np.isfinite(correct), correct, np.nan)
+    low, high = _reward_scale(Levels.of(GroupSummary.of(groups)))
+    return (groups.rewards - low) / (high - low)
+
+
+def _reward_scale(levels: Levels) -> tuple[float, float]:
+    """Return the rewards that stand for failure and for success."""
+    low, high = min(0.0, levels.low), levels.high
+    if not high > low or (low == 0.0 and high <= 1.0):
+        high = low + 1.0
+    return low, high
 
 
 def prompt_counts(groups: Groups) -> PromptTable:

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
+from buttress.measures.segments import sum_in_groups
 from buttress.measures.statistics import Additive, ratio
 from buttress.measures.summary import GroupSummary
 
@@ -28,18 +29,20 @@ class SignalCounts(Additive):
     def of(cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> Self:
         """Count the rollouts of a batch."""
         summary = GroupSummary.of(groups, tolerance)
-        scorable = np.isfinite(groups.rewards)
-        in_tied = summary.tied[groups.group_of]
+        scorable = int(summary.scorable.sum())
         length = groups.column("length")
-        length = np.full(groups.n_samples, np.nan) if length is None else length
+        if length is None:
+            counted = tokens = np.zeros(len(groups), dtype=np.int64)
+        else:
+            counted, tokens = sum_in_groups(length, groups)
         return cls(
             rollouts=groups.n_samples,
-            unscorable=int((~scorable).sum()),
+            unscorable=groups.n_samples - scorable,
             wasted=int(summary.scorable[summary.tied].sum()),
             useful=int(summary.scorable[summary.mixed].sum()),
-            wasted_tokens=int(np.nansum(length[in_tied])),
-            tokens=int(np.nansum(length)),
-            counted=int(np.isfinite(length).sum()),
+            wasted_tokens=int(tokens[summary.tied].sum()),
+            tokens=int(tokens.sum()),
+            counted=int(counted.sum()),
         )
 
     @property
@@ -55,6 +58,9 @@ class SignalCounts(Additive):
 
 def signal(groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> SignalCounts:
     """Return how many rollouts and tokens were spent with and without a signal.
+
+    Rollouts of a tied group are wasted; tokens of unscorable rollouts in it are wasted too. Where
+    no length is known `tokens_wasted` is None, never 0.
 
     Examples
     --------

@@ -8,7 +8,10 @@ from typing import Self
 import numpy as np
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
+from buttress.measures.levels import Levels
+from buttress.measures.segments import sum_in_groups
 from buttress.measures.statistics import ratio
+from buttress.measures.summary import GroupSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +30,22 @@ class SpreadSums:
     @classmethod
     def of(cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> Self:
         """Collect the sums of a batch."""
-        scorable = np.isfinite(groups.rewards)
-        rewards, group = groups.rewards[scorable], groups.group_of[scorable]
-        if not len(rewards):
+        summary = GroupSummary.of(groups, tolerance)
+        n, levels = int(summary.scorable.sum()), Levels.of(summary)
+        if not n:
             return cls(0, 0.0, 0.0, 0.0)
-        count = np.bincount(group, minlength=len(groups))
-        with np.errstate(invalid="ignore"):
-            means = np.bincount(group, weights=rewards, minlength=len(groups)) / count
-        mean = float(rewards.mean())
-        return cls(
-            len(rewards),
-            mean,
-            float(((rewards - mean) ** 2).sum()),
-            float(((rewards - means[group]) ** 2).sum()),
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            # deviations from a value that occurs: equal rewards give exactly 0
+            above = groups.rewards - np.repeat(summary.low, groups.sizes)
+            count, total = sum_in_groups(above, groups)
+            offset = total / count
+            squares = (above - np.repeat(offset, groups.sizes)) ** 2
+            within = float(sum_in_groups(squares, groups)[1].sum())
+            known = count > 0
+            count, means = count[known], (summary.low + offset)[known] - levels.low
+            mean = float((count * means).sum() / n)
+            between = float((count * (means - mean) ** 2).sum())
+        return cls(n, levels.low + mean, within + between, within)
 
     def __add__(self, other: SpreadSums) -> SpreadSums:
         n = self.n + other.n
@@ -57,12 +62,12 @@ class SpreadSums:
     @property
     def overall_sd(self) -> float:
         """Population standard deviation over all samples: what a batch-level metric shows."""
-        return float(np.sqrt(ratio(self.total, self.n)))
+        return _deviation(self.total, self.n)
 
     @property
     def within_sd(self) -> float:
         """Root mean squared deviation from the group mean: what the advantages are made of."""
-        return float(np.sqrt(ratio(self.within, self.n)))
+        return _deviation(self.within, self.n)
 
     @property
     def within_share(self) -> float:
@@ -70,11 +75,17 @@ class SpreadSums:
         return ratio(self.within, self.total)
 
 
+def _deviation(squares: float, n: int) -> float:
+    deviation = float(np.sqrt(ratio(squares, n)))
+    return deviation if np.isfinite(deviation) else float(np.nan)
+
+
 def spread(groups: Groups) -> SpreadSums:
     """Return how the reward varies within groups and between them.
 
     Batch spread is not group spread: two prompts at -7 and 3 have a batch deviation of 5 and give
-    no gradient at all.
+    no gradient at all. ``total = within + between`` as in an analysis of variance; unscorable
+    rewards are left out, and deviations beyond the range of float64 are unknown (NaN).
 
     Examples
     --------

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from buttress.errors import UsageError
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
 
 
@@ -65,6 +66,8 @@ class Stream(Generic[S]):
 
     def merge(self, other: Stream[S]) -> None:
         """Take in what another stream (another rank) has seen."""
+        if self.tolerance != other.tolerance:
+            raise UsageError(f"cannot merge streams under {self.tolerance} and {other.tolerance}")
         self.total = self.total + other.total
 
 

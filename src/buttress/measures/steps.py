@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
-from buttress.measures.composition import KINDS, Levels, kinds
+from buttress.groups.identity import codes_of
+from buttress.measures.levels import KINDS, Levels, kinds
+from buttress.measures.segments import sum_in_groups
 from buttress.measures.summary import GroupSummary
 
 
@@ -47,13 +49,19 @@ def by_step(
     """
     summary = GroupSummary.of(groups, tolerance)
     kind = kinds(groups, summary, levels)
-    steps, place = np.unique(groups.step, return_inverse=True)
-    by_kind = [np.bincount(place[kind == code], minlength=len(steps)) for code in range(len(KINDS))]
-    mixed = np.bincount(place[summary.mixed], minlength=len(steps))
-    tied = sum(by_kind)
-    scorable = np.isfinite(groups.rewards)
-    of_sample = place[groups.group_of[scorable]]
-    count = np.bincount(of_sample, minlength=len(steps))
-    total = np.bincount(of_sample, weights=groups.rewards[scorable], minlength=len(steps))
-    with np.errstate(invalid="ignore"):
-        return StepTable(steps, tied / (tied + mixed), *by_kind, mixed, total / count)
+    kind[summary.mixed] = len(KINDS)
+    code, labels = codes_of(groups.step)
+    ascending = np.argsort(labels)
+    steps, n_steps = labels[ascending], len(labels)
+    place = np.argsort(ascending)[code]
+    # one column for groups of no kind, one per kind, one for mixed groups
+    width = len(KINDS) + 2
+    counts = np.bincount(place * width + kind + 1, minlength=n_steps * width)
+    wrong, right, between, mixed = counts.reshape(-1, width).T[1:]
+    tied = wrong + right + between
+    scorable, totals = sum_in_groups(groups.rewards, groups)
+    scored = np.bincount(place, weights=scorable, minlength=n_steps)
+    reward = np.bincount(place, weights=totals, minlength=n_steps)
+    with np.errstate(invalid="ignore", over="ignore"):
+        acr, mean = tied / (tied + mixed), reward / scored
+    return StepTable(steps, acr, wrong, right, between, mixed, mean)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
+from buttress.measures.segments import count_in_groups, reduce_groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +29,17 @@ class GroupSummary:
     def of(
         cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE, column: str = "reward"
     ) -> GroupSummary:
-        """Summarise one column of the groups (the reward by default)."""
-        values = groups.column(column)
-        if values is None:
-            values = np.full(groups.n_samples, np.nan)
-        return cls(*_order_statistics(values, groups.offsets), tolerance)
+        """Summarise one column of the groups (the reward by default).
+
+        The summary is kept with the groups, since most measures start from it.
+        """
+        key = (cls, column, tolerance)
+        if key not in groups.memo:
+            values = groups.column(column)
+            if values is None:
+                values = np.full(groups.n_samples, np.nan)
+            groups.memo[key] = cls(groups.sizes, *_order_statistics(values, groups), tolerance)
+        return groups.memo[key]
 
     @cached_property
     def eligible(self) -> NDArray[np.bool_]:
@@ -44,7 +51,7 @@ class GroupSummary:
         """Eligible groups whose values are equal within the tolerance."""
         return self.eligible & self.tolerance.equal(self.low, self.high)
 
-    @property
+    @cached_property
     def mixed(self) -> NDArray[np.bool_]:
         """Eligible groups that are not tied: those that carry a signal."""
         return self.eligible & ~self.tied
@@ -61,24 +68,14 @@ class GroupSummary:
 
 
 def _order_statistics(
-    values: NDArray[np.float64], offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    size = np.diff(offsets)
-    n_groups = len(size)
-    low, high = np.full(n_groups, np.nan), np.full(n_groups, np.nan)
-    filled = size > 0
-    starts = offsets[:-1][filled]
-    if not len(starts):
-        return size, np.zeros(n_groups, dtype=np.int64), low, high
-    scorable = size.copy()
+    values: NDArray[np.float64], groups: Groups
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     finite = np.isfinite(values)
+    scorable = count_in_groups(finite, groups)
     if finite.all():
-        low[filled] = np.minimum.reduceat(values, starts)
-        high[filled] = np.maximum.reduceat(values, starts)
-        return size, scorable, low, high
-    scorable[filled] = np.add.reduceat(finite.astype(np.int64), starts)
-    low[filled] = np.minimum.reduceat(np.where(finite, values, np.inf), starts)
-    high[filled] = np.maximum.reduceat(np.where(finite, values, -np.inf), starts)
-    empty = scorable == 0
-    low[empty] = high[empty] = np.nan
-    return size, scorable, low, high
+        low = reduce_groups(np.minimum, values, groups)
+        return scorable, low, reduce_groups(np.maximum, values, groups)
+    low = reduce_groups(np.minimum, np.where(finite, values, np.inf), groups)
+    high = reduce_groups(np.maximum, np.where(finite, values, -np.inf), groups)
+    low[scorable == 0] = high[scorable == 0] = np.nan
+    return scorable, low, high
