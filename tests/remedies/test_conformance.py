@@ -33,9 +33,11 @@ def batch(rewards, seed=0, prompts=True):
     return bt.Groups.from_nested(rewards, prompt_id=ids, **columns)
 
 
-def on_torch(groups, dtype="float64"):
+def on_torch(groups, dtype="float64", gradient=False):
+    """The same rewards as a tensor; with a gradient they stay in torch all the way."""
     torch = pytest.importorskip("torch")
-    return groups.with_rewards(torch.tensor(groups.rewards, dtype=getattr(torch, dtype)))
+    values = torch.tensor(groups.rewards, dtype=getattr(torch, dtype), requires_grad=gradient)
+    return groups.with_rewards(values)
 
 
 def history(est, steps=3, size=4):
@@ -69,15 +71,17 @@ def test_page(name):
 
 @every
 @quick
-@given(rewards_of_groups, st.integers(0, 9))
-def test_numpy_and_torch_agree(name, rewards, seed):
+@given(rewards_of_groups, st.integers(0, 9), st.booleans())
+def test_numpy_and_torch_agree(name, rewards, seed, gradient):
     groups = batch(rewards, seed)
     one, other = bt.estimator(name), bt.estimator(name)
     for _ in range(2):
-        expected, got = one(groups), other(on_torch(groups))
+        expected, got = one(groups), other(on_torch(groups, gradient=gradient))
         assert expected.dtype == np.float64
-        assert got.numpy() == pytest.approx(expected, abs=1e-6)
-    assert other.reading == pytest.approx(one.reading, nan_ok=True)
+        assert on_numpy(got) == pytest.approx(expected, abs=1e-6)
+    for name, value in one.reading.items():
+        exact = isinstance(value, list | str)
+        assert other.reading[name] == (value if exact else pytest.approx(value, nan_ok=True))
 
 
 @every
@@ -179,7 +183,9 @@ def test_tied_groups_are_exactly_zero(name, dtype, value, size):
     )
     est = history(bt.estimator(name), size=size)
     assert (np.asarray(est(groups))[: 3 * size] == 0).all()
-    assert (on_numpy(est(on_torch(groups, dtype)))[: 3 * size] == 0).all()
+    for gradient in (False, True):
+        got = est(on_torch(groups, dtype, gradient))
+        assert (on_numpy(got)[: 3 * size] == 0).all()
 
 
 def on_numpy(values):
@@ -313,7 +319,7 @@ def test_rows_in_any_order(name):
 
 def test_unknown_names_and_options():
     with pytest.raises(ValueError, match="Did you mean 'grpo'"):
-        bt.estimator("gpro")
+        bt.estimator("grpoo")
     with pytest.raises(ValueError, match="Did you mean 'eps'"):
         bt.estimator("grpo", epz=1)
     with pytest.raises(ValueError, match="registered already"):

@@ -1,6 +1,22 @@
 """What can be done? Estimators, token credit, internal rewards, losses and sampling."""
 
-from buttress.remedies import avspo, group_norm  # noqa: F401  (they enter the catalogue)
+# each of these enters its remedies into the catalogue
+from buttress.remedies import (  # noqa: F401
+    asymmetric,
+    avspo,
+    baselines,
+    batch_norm,
+    dcpo,
+    entropy,
+    filters,
+    focal,
+    gdpo,
+    group_norm,
+    losses,
+    posterior,
+    prompt_weights,
+    spo,
+)
 from buttress.remedies.batch import Batch
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.registry import Remedy, create, estimator, page, remedies, remedy

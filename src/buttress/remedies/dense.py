@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,11 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 from numpy.typing import NDArray
 
-from buttress.groups import Groups
+from buttress.groups import Groups, Tolerance
+from buttress.groups.build import to_numpy
+
+# Rewards beyond this are clamped, so that no fourth power of one overflows.
+LARGEST = 1e60
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +50,48 @@ class Dense:
     tied: NDArray[np.bool_]
     index: NDArray[np.int64]
     groups: Groups
+    tolerance: Tolerance
     fetch: Callable[[NDArray[Any]], NDArray[Any]]
 
     def __len__(self) -> int:
         return len(self.scorable)
 
     def lift(self, values: Any) -> Any:
-        """Return one number (or flag) per group as an array of shape ``(group, 1)``."""
+        """Return one number, index or flag per group as an array of shape ``(group, 1)``."""
         return self._array(np.asarray(values)[:, None])
 
     def column(self, name: str) -> Any:
         """Return a column in cells, NaN where unknown; None where the batch has no such column."""
         values = self.groups.column(name)
         return None if values is None else self._array(self.fetch(values))
+
+    def of_column(self, name: str) -> Dense:
+        """Return the same groups with a column in the place of the reward.
+
+        Cells where the column is unknown are hidden too; counts, range and ties are the column's.
+        """
+        values = np.clip(self.fetch(self.groups.column(name)), -LARGEST, LARGEST)
+        hidden = np.isnan(values) if self.mask is None else np.isnan(values) | ~_host(self.mask)
+        real = np.where(hidden, 0.0, values)
+        low = np.where(hidden, np.inf, values).min(axis=1, initial=np.inf)
+        high = np.where(hidden, -np.inf, values).max(axis=1, initial=-np.inf)
+        scorable = (~hidden).sum(axis=1)
+        tied = (scorable >= 2) & self.tolerance.equal(
+            np.where(scorable, low, np.nan), np.where(scorable, high, np.nan)
+        )
+        return replace(
+            self,
+            rewards=self._array(real),
+            mask=self._array(~hidden) if hidden.any() else None,
+            scorable=scorable,
+            low=low,
+            high=high,
+            tied=tied,
+        )
+
+    def with_cells(self, cells: Any) -> Dense:
+        """Return the same groups with other values in the cells."""
+        return replace(self, rewards=cells)
 
     @cached_property
     def count(self) -> Any:
@@ -130,7 +163,8 @@ class Dense:
             return values
         if not values.flags.writeable:  # torch warns of them
             values = values.copy()
-        dtype = self.xp.bool if values.dtype == bool else self.rewards.dtype
+        kinds = {"b": self.xp.bool, "i": self.xp.int64}
+        dtype = kinds.get(values.dtype.kind, self.rewards.dtype)
         return self.xp.asarray(values, dtype=dtype, device=device(self.rewards))
 
 
@@ -152,6 +186,10 @@ def take(xp: Any, values: Any, index: NDArray[np.int64]) -> Any:
     if isinstance(values, np.ndarray):
         return values[index]
     return xp.take(values, xp.asarray(index, device=device(values)), axis=0)
+
+
+def _host(mask: Any) -> NDArray[np.bool_]:
+    return np.asarray(to_numpy(mask), dtype=bool)
 
 
 def _carries_gradient(values: Any) -> bool:

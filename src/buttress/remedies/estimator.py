@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from buttress.errors import UsageError
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
@@ -35,7 +36,7 @@ class Estimator:
 
     signals_ties: ClassVar[bool] = False
     batchwide: ClassVar[bool] = False  # it uses statistics of the whole step
-    columns: ClassVar[tuple[str, ...]] = ()  # columns that it cannot do without
+    wants: ClassVar[tuple[str, ...]] = ()  # columns that it uses
 
     tolerance: Tolerance = field(default=DEFAULT_TOLERANCE, metadata={"common": True})
 
@@ -78,8 +79,8 @@ class Estimator:
         """What the last call saw and did; empty before the first call.
 
         ``acr`` before and ``acr_after`` after the estimator (groups all of whose advantages are
-        exactly 0; of this rank's groups), counts of groups and samples, the mean reward, and what
-        the estimator itself decided.
+        exactly 0; of this rank's groups), counts of groups and samples, the mean reward, columns
+        that were wanted and missing, and what the estimator itself decided.
         """
         if self._read is None:
             self._read = self._reading()
@@ -119,6 +120,17 @@ class Estimator:
         """Return advantages in cells ``(group, sample)``."""
         raise NotImplementedError
 
+    def silent(self, block: Dense) -> NDArray[np.bool_]:
+        """Return the groups, on the host, that get exactly 0 whatever `compute` says."""
+        if self.signals_ties:
+            return block.scorable < 1
+        return block.tied | (block.scorable < 2)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Columns that it uses with its options; its page says what it does without them."""
+        return self.wants
+
     def learn(self, view: View, batch: Any) -> dict[str, Any]:
         """Update the state after the step; the result goes to the reading."""
         return {}
@@ -135,19 +147,10 @@ class Estimator:
     # --- the frame around them ---
 
     def _view(self, groups: Groups) -> View:
-        for name in self.columns:
-            if groups.columns.get(name) is None:
-                raise UsageError(
-                    f"{type(self).__name__} needs the per-sample column {name!r}; "
-                    f"these groups have: {', '.join(sorted(groups.columns)) or 'none'}"
-                )
         return View.of(groups, self.tolerance)
 
     def _silence(self, block: Dense, cells: Any) -> Any:
-        cells = block.hide(cells)
-        if self.signals_ties:
-            return cells
-        return block.choose(block.tied | (block.scorable < 2), block.zero, cells)
+        return block.choose(self.silent(block), block.zero, block.hide(cells))
 
     def _reading(self) -> dict[str, Any]:
         if self._last is None:
@@ -167,5 +170,6 @@ class Estimator:
             "samples": batch.samples,
             "unscorable": batch.unscorable,
             "reward_mean": batch.reward.known_mean,
+            "missing": [name for name in self.wanted if name not in view.groups.columns],
             **self._notes,
         }

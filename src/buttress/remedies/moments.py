@@ -22,18 +22,22 @@ class Moments(NamedTuple):
     Moments(count=3, mean=3.0, m2=14.0)
     """
 
-    count: int
+    count: float
     mean: float  # 0 while the count is 0
     m2: float
 
     @classmethod
-    def of(cls, values: Any) -> Moments:
-        """Return the moments of a float64 array without NaN."""
+    def of(cls, values: Any, weights: Any = None) -> Moments:
+        """Return the moments of a float64 array without NaN, each value counted `weights` times."""
         if not len(values):
             return cls(0, 0.0, 0.0)
-        mean = float(values.mean())
-        apart = values - mean
-        return cls(len(values), mean, float(np.dot(apart, apart)))
+        if weights is None:
+            mean = float(values.mean())
+            apart = values - mean
+            return cls(len(values), mean, float(np.dot(apart, apart)))
+        count = float(weights.sum())
+        mean = float(np.dot(values, weights)) / count
+        return cls(count, mean, float(np.dot((values - mean) ** 2, weights)))
 
     def __add__(self, other: Any) -> Moments:
         count = self.count + other.count
@@ -48,6 +52,10 @@ class Moments(NamedTuple):
     def std(self, ddof: int) -> float:
         """Return the standard deviation; 0 below two numbers."""
         return (self.m2 / (self.count - ddof)) ** 0.5 if self.count > 1 else 0.0
+
+    def faded(self, factor: float) -> Moments:
+        """Return the same mean and deviation, counted `factor` times as much."""
+        return Moments(self.count * factor, self.mean, self.m2 * factor)
 
     @property
     def known_mean(self) -> float:
