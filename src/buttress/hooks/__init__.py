@@ -1,1 +1,1 @@
-"""."""
+"""And live? Remedies and monitors inside a running trainer; never an error in a step."""

@@ -1,0 +1,145 @@
+"""What a trainer carries once a remedy is attached: estimator, counters, and its fault record."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from buttress.groups import DEFAULT_TOLERANCE
+from buttress.hooks import metrics, trl_logs, trl_rollouts
+from buttress.hooks.faults import Faults
+from buttress.hooks.trl_checks import build_estimator, check_monitor, check_settings, check_trainer
+from buttress.hooks.trl_rollouts import Generation
+from buttress.measures import Levels
+
+STATE_FILE = "buttress_state.json"
+FALLBACK = "TRL's own advantages are used"
+
+
+class Attachment:
+    """The remedy of one trainer. Only the constructor raises: it checks the configuration.
+
+    All ranks hold the same estimator and feed it the same groups, so that their states stay equal
+    without further communication.
+    """
+
+    def __init__(self, trainer: Any, remedy: Any, monitor: Any, options: dict[str, Any]) -> None:
+        check_trainer(trainer)
+        self.estimator = build_estimator(remedy, options)
+        check_settings(trainer, remedy, self.estimator)
+        check_monitor(monitor)
+        self.monitor = monitor
+        self.tolerance = getattr(self.estimator, "tolerance", DEFAULT_TOLERANCE)
+        self.levels = Levels(math.nan, math.nan)  # lowest and highest reward of the run
+        self.generations = 0
+        self.faults = Faults(speaks=trainer.accelerator.is_main_process)
+        self._scored: tuple[Any, Any] | None = None
+
+    def keep(self, matrix: Any, completion_ids: Any) -> None:
+        """Keep what `_calculate_rewards` returned, and the completions that it was given."""
+        self._scored = matrix, completion_ids
+
+    def apply(
+        self,
+        trainer: Any,
+        inputs: Sequence[Mapping[str, Any]],
+        output: MutableMapping[str, Any],
+    ) -> None:
+        """Replace this rank's advantages in the output of a generation, and report it."""
+        n_rows = len(output["advantages"]) * trainer.accelerator.num_processes
+        generation = self._gather(trainer, inputs, output)
+        advantages = None
+        if generation is not None and generation.mode == "train":
+            advantages = self._replace(trainer, generation, output)
+        with self.faults.shield("log its metrics", "some are missing"):
+            self._log(trainer, generation, advantages)
+        with self.faults.shield("fill the completions table", "its columns lack rows"):
+            trl_logs.fill_table(trainer, generation, n_rows)
+        if self.monitor is None or generation is None or generation.mode != "train":
+            return
+        if trainer.accelerator.is_main_process:
+            with self.faults.shield("update the monitor", "the monitor missed a step"):
+                groups = generation.with_advantages(advantages)
+                self.monitor.update(groups, step=generation.step)
+
+    def _gather(self, trainer: Any, inputs: Any, output: Mapping[str, Any]) -> Generation | None:
+        scored, self._scored = self._scored, None
+        facts = trl_rollouts.no_facts(output)
+        with self.faults.shield("describe the rollouts", FALLBACK, own=True):
+            if scored is None:
+                raise RuntimeError("the trainer did not call _calculate_rewards")
+            facts = trl_rollouts.local_facts(trainer, inputs, scored[1], output)
+        # every rank comes here, also after a fault: one that stayed away would hang the others
+        facts = trainer.accelerator.gather(facts)
+        if scored is None or not facts[:, 0].all():
+            return None
+        with self.faults.shield("group the rollouts", FALLBACK):
+            generation = trl_rollouts.build(trainer, scored[0], facts, self.generations)
+            self.generations += 1
+            self.levels = metrics.widened(self.levels, generation.groups, self.tolerance)
+            if trl_rollouts.mixes_prompts(generation.groups):
+                self.faults.warn(
+                    "buttress sees groups that mix prompts: the data loader does not keep the "
+                    f"{generation.groups.sizes.max()} rollouts of a prompt together, and no "
+                    "group-relative advantage means anything"
+                )
+            return generation
+        return None
+
+    def _replace(
+        self, trainer: Any, generation: Generation, output: MutableMapping[str, Any]
+    ) -> Any:
+        """Return the advantages of all ranks, or None after a fault."""
+        with self.faults.shield("compute advantages", FALLBACK):
+            groups = generation.groups
+            advantages = trl_rollouts.checked(self.estimator(groups), groups.values)
+            rank = trainer.accelerator.process_index
+            output["advantages"] = trl_rollouts.local_part(advantages, rank, output)
+            return advantages
+        return None
+
+    def _log(self, trainer: Any, generation: Generation | None, advantages: Any) -> None:
+        numbers: dict[str, float] = {}
+        if generation is not None and generation.groups.sizes.max() > 1:
+            numbers |= metrics.collapse_metrics(generation.groups, self.levels, self.tolerance)
+        if generation is not None and advantages is not None:
+            per_rollout = generation.per_rollout(advantages).tolist()
+            trl_logs.rewrite_advantages(trainer, per_rollout)
+            values = advantages.cpu().numpy()
+            numbers["acr_after"] = metrics.acr_after(generation.groups, values, self.tolerance)
+            numbers |= metrics.reading_metrics(self.estimator.reading)
+        if trl_rollouts.mode_of(trainer) == "train":
+            numbers["fallback"] = float(advantages is None)
+        trl_logs.log_metrics(trainer, numbers)
+
+    # --- with the trainer's checkpoint ---
+
+    def save(self, trainer: Any, trial: Any) -> None:
+        """Write the state into the checkpoint that the trainer just wrote."""
+        if not trainer.args.should_save:
+            return
+        with self.faults.shield("save its state", "a resumed run will start the remedy afresh"):
+            levels = [None if math.isnan(level) else level for level in self.levels]
+            state = {
+                "schema": 1,
+                "estimator": self.estimator.state_dict(),
+                "generations": self.generations,
+                "levels": levels,
+            }
+            folder = Path(trainer._get_output_dir(trial=trial))
+            path = folder / f"checkpoint-{trainer.state.global_step}" / STATE_FILE
+            path.write_text(json.dumps(state), encoding="utf-8")
+
+    def load(self, checkpoint: str | None) -> None:
+        """Take over the state of a checkpoint; without one, warn and start afresh."""
+        if checkpoint is None:
+            return
+        with self.faults.shield("resume its state", "the remedy starts afresh"):
+            state = json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
+            self.estimator.load_state_dict(state["estimator"])
+            self.generations = int(state["generations"])
+            levels = (math.nan if level is None else float(level) for level in state["levels"])
+            self.levels = Levels(*levels)

@@ -1,0 +1,108 @@
+"""Two torchrun ranks against one process: groups that lie on both ranks, faults on one of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from buttress.groups import Groups
+from buttress.remedies import estimator
+from tests.helpers import require
+from tests.hooks import tiny, two_ranks
+
+require("trl")
+pytestmark = [pytest.mark.trl, *map(pytest.mark.filterwarnings, tiny.QUIET)]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What both ranks saw in all scenarios of `two_ranks`, and what torchrun printed."""
+    folder = tmp_path_factory.mktemp("ranks")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    done = subprocess.run(
+        [*launch, "-m", "tests.hooks.two_ranks", str(folder)],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    found = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    return found, done.stdout + done.stderr, folder
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same rewards in one process."""
+    run = two_ranks.build(tmp_path_factory.mktemp("alone"), 12)
+    run[0].train()
+    return two_ranks.result(*run)
+
+
+def joined(ranks, scenario, key="advantages"):
+    first, second = (found[scenario][key] for found in ranks[0])
+    return [a + b for a, b in zip(first, second, strict=True)]
+
+
+def test_both_slices_equal_the_one_process_result(ranks, alone):
+    assert len(alone["advantages"]) == 4
+    for two, one in zip(joined(ranks, "straddling"), alone["advantages"], strict=True):
+        assert two == pytest.approx(one, abs=1e-7)
+        assert any(one)
+
+
+def test_state_and_metrics_are_those_of_one_process_on_both_ranks(ranks, alone):
+    for found in ranks[0]:
+        assert found["straddling"]["state"] == alone["state"]
+    assert ranks[0][0]["straddling"]["acr"] == pytest.approx(alone["acr"])
+    assert len(set(alone["acr"])) > 1
+
+
+def test_logs_hold_the_advantages_of_all_ranks(ranks):
+    last = joined(ranks, "straddling")[-1]
+    assert ranks[0][0]["straddling"]["logged"] == pytest.approx(last)
+    folder = ranks[2] / "straddling" / "completions"
+    table = pl.read_parquet(folder / "completions_00004.parquet")
+    assert table["advantage"].to_list() == pytest.approx(last)
+    assert table["buttress_group"].to_list() == [f"train-3-{row // 4}" for row in range(12)]
+    assert table["buttress_reward"].to_list() == pytest.approx(two_ranks.ROWS[3])
+    assert (table.group_by("buttress_group").agg(pl.col("prompt").n_unique())["prompt"] == 1).all()
+
+
+def test_only_the_main_process_calls_the_monitor_with_all_groups(ranks):
+    first, second = (found["straddling"]["notes"] for found in ranks[0])
+    assert second == []
+    assert [step for step, _, _ in first] == [1, 2, 3, 4]
+    assert all(len(set(prompts)) == 3 for _, prompts, _ in first)
+    assert all(len(lengths) == 12 for _, _, lengths in first)
+
+
+def test_a_resumed_run_has_the_same_state_on_both_ranks(ranks):
+    for found in ranks[0]:
+        assert found["resumed"]["state"] == found["straddling"]["state"]
+    for two, one in zip(joined(ranks, "resumed"), joined(ranks, "straddling")[2:], strict=True):
+        assert two == pytest.approx(one)
+
+
+def test_a_single_group_over_two_ranks(ranks):
+    est = estimator("avspo", **two_ranks.OPTIONS)
+    for row, pair in zip(two_ranks.ROWS, joined(ranks, "one_group"), strict=True):
+        assert pair == pytest.approx(est(Groups.from_nested([row[:4]])).tolist(), rel=1e-5)
+
+
+def test_a_fault_on_one_rank_hangs_nothing_and_both_fall_back(ranks):
+    for found in ranks[0]:
+        run = found["one_rank_faulty"]
+        same = [ours == own for ours, own in zip(run["advantages"], run["own"], strict=True)]
+        assert same[1]
+        assert not all(same)
+    assert ranks[0][0]["one_rank_faulty"]["fallback"] == [0.0, 1.0, 0.0, 0.0]
+    assert ranks[1].count("only here") == 1
