@@ -124,7 +124,7 @@ def _number(value: Any, name: str, place: int) -> float:
     if missing(value):
         return float(np.nan)
     try:
-        if not isinstance(value, str | bytes):
+        if not isinstance(value, str | bytes | np.complexfloating | complex):
             return float(value)
     except (TypeError, ValueError):
         pass
