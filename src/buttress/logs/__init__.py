@@ -1,1 +1,128 @@
-"""."""
+"""Where does a run come from, at rest? One reader per format; each recognises its own files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from buttress.errors import UsageError
+from buttress.groups import Run
+from buttress.logs import files
+from buttress.logs.builder import RolloutBuilder
+from buttress.logs.columns import check_map
+from buttress.logs.reader import ReadOptions
+from buttress.logs.selection import choose, select
+
+__all__ = ["read"]
+
+
+def read(
+    source: Any,
+    *,
+    format: str | None = None,
+    map: Mapping[str, str] | None = None,
+    group_size: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """Read the rollouts and metrics of a run.
+
+    What cannot be read becomes one of the run's ``problems``; the rest is read. What had to be
+    concluded (a group from a prompt, a column from another name) stands in ``source.inferred``.
+
+    Parameters
+    ----------
+    source
+        A file, a directory, a pattern, several of them, a pandas or Polars frame, or a list of
+        dicts with the columns of the rollout table. Files may be compressed with gzip or zstd.
+    format
+        Name of the format, where it should not be recognised: ``trl``, ``verl``, ``generic``.
+    map
+        Column of the rollout table -> name of the column in the log.
+    group_size
+        Rollouts per prompt. Where the log names no groups, as many consecutive rows are one.
+    progress
+        Called with the bytes read so far and the bytes in all.
+
+    Raises
+    ------
+    InputError
+        When there is nothing that could be read.
+    UsageError
+        For an unknown format or column, or a group size below 1.
+    """
+    options = _options(format, map, group_size)
+    if _is_frame(source):
+        from buttress.logs.frames import read_frame
+
+        builder = RolloutBuilder(options)
+        read_frame(source, options, builder)
+        return _finished(builder, "frame")
+    paths, named = _expanded(source)
+    found = select(paths, named, options)
+    told = _Progress(progress)
+    builder = RolloutBuilder(options, told.advance)
+    name, chosen = choose(found, builder)
+    told.total = sum(path.stat().st_size for _, some in chosen for path in some)
+    for reader, some in chosen:
+        reader.read(some, builder, options)
+    return _finished(builder, name)
+
+
+class _Progress:
+    def __init__(self, tell: Callable[[int, int], None] | None) -> None:
+        self._tell = tell
+        self._done = 0
+        self.total = 0
+
+    def advance(self, n_bytes: int) -> None:
+        self._done += n_bytes
+        if self._tell:
+            self._tell(min(self._done, self.total), self.total)
+
+
+def _options(
+    format: str | None, map: Mapping[str, str] | None, group_size: int | None
+) -> ReadOptions:
+    check_map(map or {})
+    if group_size is not None and group_size < 1:
+        raise UsageError(f"the group size must be 1 or more; got {group_size}")
+    return ReadOptions(format, dict(map or {}), group_size)
+
+
+def _is_frame(source: Any) -> bool:
+    if hasattr(source, "columns") and hasattr(source, "shape"):
+        return True
+    rows = isinstance(source, list | tuple) and len(source) > 0
+    return isinstance(source, Mapping) or (rows and isinstance(source[0], Mapping))
+
+
+def _expanded(source: Any) -> tuple[list[Path], set[Path]]:
+    """Return every file, each once, and those that were named one by one."""
+    given = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(given, Iterable) or not (given := list(given)):
+        raise UsageError("read needs a file, directory, pattern or frame")
+    found: dict[str, Path] = {}
+    named = set()
+    for one in given:
+        if not isinstance(one, str | os.PathLike):
+            raise UsageError(f"read needs paths or a frame; got {type(one).__name__}")
+        paths = files.expand(one)
+        for path in paths:
+            found.setdefault(os.path.realpath(path), path)
+        if not Path(one).expanduser().is_dir():
+            named.update(paths)
+    return list(found.values()), named
+
+
+def _finished(builder: RolloutBuilder, name: str) -> Run:
+    missing = {
+        one: column for one, column in builder.options.map.items() if one not in builder.mapped
+    }
+    if missing and builder.columns:
+        raise UsageError(
+            f"no column {', '.join(missing.values())} (mapped to {', '.join(missing)}) in the log; "
+            f"there are: {', '.join(list(builder.columns)[:30])}"
+        )
+    return builder.finish(name)

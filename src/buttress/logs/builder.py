@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import LogFacts, Run, Scalar, Source
-from buttress.logs import grouping, repeats, values
+from buttress.logs import grouping, prose, repeats, values
 from buttress.logs.problems import Problems
 from buttress.logs.reader import Fetch, ReadOptions
 from buttress.logs.texts import TextsOnDisk
@@ -38,21 +38,26 @@ class RolloutBuilder:
     ----------
     options
         What the user said; `group_size` decides how rows without a group id are grouped.
+    advance
+        Told the number of bytes each time some were read, for a progress bar.
     """
 
-    def __init__(self, options: ReadOptions | None = None) -> None:
+    def __init__(
+        self, options: ReadOptions | None = None, advance: Callable[[int], None] | None = None
+    ) -> None:
         self.options = options or ReadOptions()
+        self.advance = advance or (lambda n_bytes: None)
         self.problems = Problems()
         self.facts = LogFacts(group_size=self.options.group_size)
         self.rows = 0
+        self.columns: dict[str, None] = {}  # every column that any file has
         self.mapped: set[str] = set()  # names of the user's map whose column was found
         self._paths: list[str] = []
         self._fetchers: list[Fetch | None] = []
         self._inferred: dict[str, None] = {}
         self._table = values.Table()
-        self._interned = {name: values.Interned(texts=name == "prompt") for name in CODED}
+        self._interned = {name: prose.Interned(texts=name == "prompt") for name in CODED}
         self._scalars: dict[str, list[tuple[Any, Any]]] = {}
-        self._across_steps = False
 
     def open(self, path: str | Path, fetch: Fetch | None = None) -> int:
         """Register a file and return its index; `fetch` reads texts of its rows back later."""
@@ -84,7 +89,7 @@ class RolloutBuilder:
             if name in CODED:
                 chunk[name] = self._interned[name].codes(column)
             elif name == "completion":
-                chunk[name] = values.fingerprints(column)
+                chunk[name] = prose.fingerprints(column)
             elif name in INTEGERS:
                 chunk[name] = values.integers(where, name, column)
             else:
@@ -100,12 +105,15 @@ class RolloutBuilder:
         """Add a metric's values; both of shape ``(entry,)``, NaN where the log has null."""
         self._scalars.setdefault(name, []).append((steps, metric))
 
-    def problem(self, path: str | Path, line: int, message: str, *, lost: int = 0) -> None:
+    def problem(
+        self, path: str | Path, line: int, message: str, *, lost: int = 0, kind: str | None = None
+    ) -> None:
         """Record what could not be read; `line` from 1, 0 for the whole file.
 
-        `lost` is the number of rollout rows that were left out for it.
+        `lost` is the number of rollout rows that were left out for it. Of each kind (default: the
+        message) the first 20 of a file are kept and the others counted.
         """
-        self.problems.add(str(path), line, message)
+        self.problems.add(str(path), line, message, kind=kind)
         if lost:
             self.facts = replace(self.facts, unreadable=self.facts.unreadable + lost)
 
@@ -117,14 +125,10 @@ class RolloutBuilder:
         """Set fields of `LogFacts`: ``logged_every=2``, ``group_size=8``, ``filtered=True``, ..."""
         self.facts = replace(self.facts, **facts)
 
-    def repeats_across_steps(self) -> None:
-        """Let one block of rows that stands under several steps count once (TRL re-writes them)."""
-        self._across_steps = True
-
     def finish(self, format: str, paths: Iterable[str | Path] = ()) -> Run:
         """Return the run: rows grouped, repeated blocks dropped, scalars in order of step."""
         rows = self._table.columns()
-        rows = repeats.drop_blocks(rows, self, across_steps=self._across_steps)
+        rows = repeats.drop_blocks(rows, self)
         groups = grouping.grouped(rows, self._interned, self)
         texts = None
         if any(self._fetchers) and len(groups):

@@ -43,6 +43,14 @@ CANONICAL = tuple(ALIASES)
 # A row with one of these is a rollout; `reward` alone may be a metric of a whole step.
 IDENTITY = ("group", "sample", "prompt_id", "prompt", "completion", "advantage", "truncated")
 
+# An object with none of these and no component is no rollout.
+_TELLING = ("reward", "correct", "advantage", "completion")
+
+
+def is_telling(name: str) -> bool:
+    """Return whether a canonical column marks its row as a rollout."""
+    return name in _TELLING or name.startswith(COMPONENT)
+
 
 def check_map(names: Iterable[str]) -> None:
     """Raise `UsageError` for a name that is no column of the rollout table."""
@@ -51,16 +59,16 @@ def check_map(names: Iterable[str]) -> None:
             raise UsageError.unknown("column", name, [*CANONICAL, "reward/<name>"])
 
 
-def resolve(columns: Iterable[str], builder: RolloutBuilder, path: str) -> dict[str, str]:
+def resolve(columns: Iterable[str], builder: RolloutBuilder) -> dict[str, str]:
     """Return canonical name -> column for the columns of one file.
 
     The user's map wins, then the canonical name itself, then the aliases in their order; the
-    builder is told which alias was used, and of a mapped column that the file does not have.
+    builder is told which alias was used.
 
     Examples
     --------
     >>> from buttress.logs.builder import RolloutBuilder
-    >>> resolve(["uid", "score", "reward/format"], RolloutBuilder(), "a.jsonl")
+    >>> resolve(["uid", "score", "reward/format"], RolloutBuilder())
     {'group': 'uid', 'reward': 'score', 'reward/format': 'reward/format'}
     """
     there = list(columns)
@@ -77,15 +85,9 @@ def resolve(columns: Iterable[str], builder: RolloutBuilder, path: str) -> dict[
     for column in there:
         if column.startswith((COMPONENT, "rewards/")):
             found[COMPONENT + column.partition("/")[2]] = column
-    _mapped(found, there, builder, path)
-    return found
-
-
-def _mapped(found: dict[str, str], there: list[str], builder: RolloutBuilder, path: str) -> None:
     for name, column in builder.options.map.items():
         if column in there:
             found[name] = column
             builder.mapped.add(name)
-        else:
-            message = f"no column {column!r} for {name}; there are: {', '.join(sorted(there)[:20])}"
-            builder.problems.once((path, name), path, 0, message)
+    builder.columns.update(dict.fromkeys(there))
+    return found

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from buttress.groups import Groups
 from buttress.groups.build import object_array, offsets_of, sample_index
-from buttress.logs.values import Interned
+from buttress.logs.prose import Interned
 
 if TYPE_CHECKING:
     from buttress.logs.builder import RolloutBuilder

@@ -72,9 +72,9 @@ class Reader(Protocol):
 # In this order: the first that recognises a file reads it. Modules load when first needed.
 _READERS = (
     "buttress.logs.verl:VerlRollouts",
-    "buttress.logs.verl_metrics:VerlMetrics",
+    "buttress.logs.metric_files:VerlMetrics",
     "buttress.logs.generic:GenericRollouts",
-    "buttress.logs.generic_metrics:GenericMetrics",
+    "buttress.logs.metric_files:GenericMetrics",
 )
 
 

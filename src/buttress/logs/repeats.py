@@ -15,12 +15,12 @@ Rows = dict[str, NDArray[Any]]
 _COMPARED = ("group", "prompt_id", "prompt", "sample", "completion", "reward", "advantage")
 
 
-def drop_blocks(rows: Rows, builder: RolloutBuilder, *, across_steps: bool) -> Rows:
+def drop_blocks(rows: Rows, builder: RolloutBuilder) -> Rows:
     """Return the rows without blocks that stand a second time.
 
     A block is a run of rows of one file and step. It is dropped only when it repeats an earlier
-    block of the same step (of any step with `across_steps`) row for row, texts included. Equal
-    completions inside a block, or in blocks that differ in one row, are honest and stay.
+    block of the same step row for row, texts included. Equal completions inside a block, or in
+    blocks that differ in one row, are honest and stay.
     """
     if "completion" not in rows:
         return rows
@@ -28,7 +28,7 @@ def drop_blocks(rows: Rows, builder: RolloutBuilder, *, across_steps: bool) -> R
     new = np.ones(len(step), dtype=bool)
     new[1:] = (np.diff(rows["file"]) != 0) | (np.diff(step) != 0)
     starts = np.flatnonzero(new)
-    scope = np.zeros(len(starts), dtype=np.int64) if across_steps else step[starts]
+    scope = step[starts]
     sizes = np.diff(np.append(starts, len(step)))
     if len(np.unique(scope)) == len(starts):
         return rows

@@ -1,0 +1,186 @@
+"""JSON lines to columns: whole blocks at once where they are clean, line by line where not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from buttress.logs.columns import is_telling
+from buttress.logs.lines import Block, count_lines, valid_utf8
+from buttress.logs.prose import JsonTexts, text_of
+from buttress.logs.values import short
+
+TEXTS = ("group", "prompt", "prompt_id", "completion")
+
+_NULL = msgspec.Raw(b"null")
+_ABSENT = float("nan")  # told from null by identity
+# Python writes bare NaN. A quote without a backslash before it ends a string, so that this colon
+# belongs to the object and not to a text.
+_NAN = re.compile(rb'(?<!\\)"(\s*:\s*)-?NaN(?=\s*[,}])')
+_FAULTS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+
+
+class Fault(NamedTuple):
+    """A line that is no rollout, or one with a blemish."""
+
+    line: int
+    kind: str
+    detail: str
+    lost: bool
+
+
+class Decoded(NamedTuple):
+    """Columns of the rows that could be read, their line numbers, and what was wrong."""
+
+    lines: NDArray[np.int32]
+    columns: dict[str, Any]
+    faults: list[Fault]
+
+
+class RowDecoder:
+    """Decodes only the named columns of JSON lines.
+
+    Texts stay encoded: a completion is hashed and never built. Numbers of a clean block are
+    arrays; of a block with faults they are what stood there, for the builder to judge.
+
+    Parameters
+    ----------
+    columns
+        Canonical name -> name in the file.
+    """
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self.columns = dict(columns)
+        numeric = {column for name, column in columns.items() if name not in TEXTS}
+        fields = {column: f"f{at}" for at, column in enumerate(dict.fromkeys(columns.values()))}
+        self._text_field = {
+            column: field for column, field in fields.items() if column not in numeric
+        }
+        self._fields = fields
+        self._row = msgspec.defstruct(
+            "Row",
+            [
+                (field, msgspec.Raw, _NULL)
+                if column in self._text_field
+                else (field, float | bool | None, _ABSENT)
+                for column, field in fields.items()
+            ],
+            rename={field: column for column, field in fields.items()},
+            gc=False,
+        )
+        self._decoder = msgspec.json.Decoder(self._row)
+        self._telling = [name for name in columns if is_telling(name)]
+
+    def decode(self, block: Block) -> Decoded:
+        """Return the rows of a block."""
+        rows = self._at_once(block.data)
+        if rows is None:
+            return self._by_line(block)
+        lines = np.arange(block.first, block.first + len(rows), dtype=np.int32)
+        return self._columns(rows, lines, [], typed=True)
+
+    def _at_once(self, data: bytes) -> list[Any] | None:
+        if not valid_utf8(data):
+            return None
+        try:
+            rows = self._decoder.decode_lines(data)
+        except _FAULTS:
+            if b"NaN" not in data:
+                return None
+            try:
+                rows = self._decoder.decode_lines(_NAN.sub(rb'"\1null', data))
+            except _FAULTS:
+                return None
+        # blank lines, two objects on a line or one over two lines spoil the line numbers
+        return rows if len(rows) == count_lines(data) else None
+
+    def _by_line(self, block: Block) -> Decoded:
+        rows: list[Any] = []
+        at: list[int] = []
+        faults: list[Fault] = []
+        lines = block.data.split(b"\n")
+        for number, line in enumerate(lines, block.first):
+            if not line.strip():
+                continue
+            try:
+                rows.append(self._line(line, number, faults))
+                at.append(number)
+            except _FAULTS as fault:
+                torn = block.torn and number == block.first + len(lines) - 1
+                kind = "the last line is cut off" if torn else "not a JSON object"
+                faults.append(Fault(number, kind, str(fault) or type(fault).__name__, lost=True))
+        return self._columns(rows, np.array(at, dtype=np.int32), faults, typed=False)
+
+    def _line(self, line: bytes, number: int, faults: list[Fault]) -> Any:
+        if not valid_utf8(line):
+            faults.append(Fault(number, "bytes that are not UTF-8", "replaced", lost=False))
+            line = line.decode("utf-8", "replace").encode()
+        for attempt in (line, _NAN.sub(rb'"\1null', line)):
+            try:
+                return self._decoder.decode(attempt)
+            except _FAULTS:
+                pass
+        return self._loose(line)
+
+    def _loose(self, line: bytes) -> Any:
+        found = any_json(line)
+        if not isinstance(found, dict):
+            raise TypeError(f"found {short(found)}")
+        row = self._row()
+        for column, field in self._fields.items():
+            if column in found:
+                value = found[column]
+                text = column in self._text_field
+                setattr(row, field, _encoded(value) if text else value)
+        return row
+
+    def _columns(
+        self, rows: list[Any], lines: NDArray[np.int32], faults: list[Fault], *, typed: bool
+    ) -> Decoded:
+        found = {
+            name: list(map(attrgetter(self._fields[column]), rows))
+            for name, column in self.columns.items()
+        }
+        if others := self._others(found):
+            kind = "a JSON object without a reward or a completion"
+            faults += [Fault(int(lines[at]), kind, "left out", lost=False) for at in others]
+            keep = sorted(set(range(len(rows))) - set(others))
+            lines = lines[keep]
+            found = {name: [values[at] for at in keep] for name, values in found.items()}
+        columns: dict[str, Any] = {}
+        for name, values in found.items():
+            if self.columns[name] in self._text_field:
+                columns[name] = JsonTexts(list(map(bytes, values)))
+            else:
+                columns[name] = np.array(values, dtype=np.float64) if typed else values
+        return Decoded(lines, columns, faults)
+
+    def _others(self, found: dict[str, list[Any]]) -> list[int]:
+        """Return the places of objects that have none of the telling columns."""
+        if not self._telling:
+            return []
+        first, *more = (found[name] for name in self._telling)
+        places = [at for at, value in enumerate(first) if value is _ABSENT or value is _NULL]
+        return [at for at in places if all(one[at] is _ABSENT or one[at] is _NULL for one in more)]
+
+
+def any_json(line: bytes) -> Any:
+    """Return what a line of JSON holds, also with Python's NaN and Infinity.
+
+    Raises one of ``msgspec.MsgspecError``, ``ValueError``, ``RecursionError``.
+    """
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.MsgspecError:
+        return json.loads(line)
+
+
+def _encoded(value: Any) -> Any:
+    return value if value is None else msgspec.json.encode(text_of(value))

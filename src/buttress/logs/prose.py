@@ -1,0 +1,157 @@
+"""Texts of a log as codes and fingerprints: compared and counted, never kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+
+class JsonTexts(NamedTuple):
+    """Texts as they stand in JSON, quotes and escapes included; ``null`` is unknown."""
+
+    items: list[bytes]
+
+    def hashes(self) -> list[int]:
+        """Return one 64-bit hash per text."""
+        return list(map(hash, self.items))
+
+    @staticmethod
+    def text(item: bytes) -> str | None:
+        """Return the text of an item; broken escapes are shown as they stand."""
+        try:
+            return text_of(msgspec.json.decode(item))
+        except (msgspec.MsgspecError, RecursionError):
+            return item.decode("utf-8", "replace")
+
+
+class Interned:
+    """Gives each distinct text of a column a code; -1 is unknown.
+
+    Of prompts only a hash is kept, so that a run of any size stays small.
+    """
+
+    def __init__(self, *, texts: bool) -> None:
+        self.labels: list[str] = []
+        self._texts = texts
+        self._seen: dict[Any, int] = {(hash(None) if texts else None): -1}
+        self._json: dict[int, int] = {hash(b"null"): -1}
+
+    def codes(self, column: Any) -> NDArray[np.int32]:
+        """Return the codes of a column: list of texts and None, or codes into labels."""
+        if hasattr(column, "labels"):
+            table = np.append(self.codes(list(column.labels)), np.int32(-1))
+            return table[np.asarray(column.codes)]
+        if isinstance(column, JsonTexts):
+            return self._of_json(column)
+        column = column.tolist() if hasattr(column, "tolist") else column
+        try:
+            keys = list(map(hash, column)) if self._texts else column
+            found = list(map(self._seen.get, keys))
+        except TypeError:  # lists and mappings have no hash
+            return self.codes([text_of(value) for value in column])
+        if None in found:
+            found = [
+                self._new(key, value) if code is None else code
+                for code, key, value in zip(found, keys, column, strict=True)
+            ]
+        return np.array(found, dtype=np.int32)
+
+    def _of_json(self, column: JsonTexts) -> NDArray[np.int32]:
+        hashes = column.hashes()
+        found = list(map(self._json.get, hashes))
+        if None in found:
+            for at, code in enumerate(found):
+                if code is None:
+                    code = self._json.get(hashes[at])
+                    if code is None:
+                        text = column.text(column.items[at])
+                        code = -1 if text is None else int(self.codes([text])[0])
+                        self._json[hashes[at]] = code
+                    found[at] = code
+        return np.array(found, dtype=np.int32)
+
+    def _new(self, key: Any, value: Any) -> int:
+        known = self._seen.get(key)
+        if known is not None:
+            return known
+        text = text_of(value)
+        if text is None:
+            self._seen[key] = -1
+            return -1
+        canonical = hash(text) if self._texts else text
+        code = self._seen.setdefault(canonical, len(self.labels))
+        self._seen[key] = code
+        if code == len(self.labels):
+            self.labels.append(text_digest(text) if self._texts else text)
+        return code
+
+
+def fingerprints(column: Any) -> NDArray[np.int64]:
+    """Return a 64-bit hash per text, equal for equal texts of this process; unknown equals none."""
+    if hasattr(column, "dtype") and column.dtype.kind in "iu":
+        return column.astype(np.int64)
+    if isinstance(column, JsonTexts):
+        hashes = np.array(column.hashes(), dtype=np.int64)
+        missing = np.flatnonzero(hashes == hash(b"null"))
+        hashes[missing] = unknown_fingerprints(len(missing))
+        return hashes
+    column = column.tolist() if hasattr(column, "tolist") else column
+    try:
+        hashes = np.fromiter(map(hash, column), dtype=np.int64, count=len(column))
+    except TypeError:
+        return fingerprints([text_of(value) for value in column])
+    missing = [at for at, one in enumerate(column) if one is None] if None in column else []
+    hashes[missing] = unknown_fingerprints(len(missing))
+    return hashes
+
+
+_unknown = 0
+
+
+def unknown_fingerprints(count: int) -> NDArray[np.int64]:
+    """Return hashes that equal no other: a text that is not known repeats nothing."""
+    global _unknown
+    first, _unknown = _unknown, _unknown + count
+    return np.fromiter((hash((at, "unknown")) for at in range(first, _unknown)), np.int64, count)
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value as text: chat messages become their contents, a whole float an integer.
+
+    >>> text_of([{"role": "user", "content": "1 + 1?"}])
+    '1 + 1?'
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return None if math.isnan(value) else f"{value:.17g}"
+    if isinstance(value, Sequence):
+        return "\n".join(filter(None, map(_message, value)))
+    if hasattr(value, "tolist"):
+        return text_of(value.tolist())
+    return _message(value)
+
+
+def text_digest(text: str) -> str:
+    """Return the stable short identity of a prompt's text."""
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _message(value: Any) -> str | None:
+    if isinstance(value, dict):
+        if "content" in value:
+            return text_of(value["content"])
+        if "text" in value:
+            return text_of(value["text"])
+        return json.dumps(value, sort_keys=True, default=str)
+    return text_of(value) if isinstance(value, str | float | list | tuple | None) else str(value)

@@ -1,0 +1,60 @@
+"""What a reader can tell from the first rows of a file and from its name."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buttress.logs.decode import any_json
+from buttress.logs.files import plain_stem
+
+_ROWS = 8
+
+
+def first_rows(head: bytes) -> list[dict[str, Any]]:
+    """Return up to eight JSON objects from the first lines; a broken line is passed over."""
+    rows: list[dict[str, Any]] = []
+    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 4 * _ROWS)[: 4 * _ROWS]:
+        if not line.strip().startswith(b"{"):
+            continue
+        try:
+            row = any_json(line.decode("utf-8", "replace").encode())
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            continue
+        rows.append(row)
+        if len(rows) == _ROWS:
+            break
+    return rows
+
+
+def numeric(value: Any) -> bool:
+    """Return whether a value is a number, a boolean, null or text that spells a number."""
+    if isinstance(value, str):
+        try:
+            float(value)
+        except ValueError:
+            return False
+        return True
+    return value is None or isinstance(value, int | float)
+
+
+def number_or_nan(value: Any) -> float:
+    """Return a number or boolean as float; NaN for anything else and beyond a float's range."""
+    try:
+        return float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def step_of_name(path: Path) -> int:
+    """Return the last number in a file's name, 0 without one.
+
+    >>> step_of_name(Path("run2/global_step_120.jsonl.gz"))
+    120
+    """
+    numbers = re.findall(r"\d+", plain_stem(path))
+    return int(numbers[-1][:15]) if numbers else 0

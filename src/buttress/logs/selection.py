@@ -1,0 +1,171 @@
+"""Which files of what the user named are the run: rollouts of one format, metrics of any."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from buttress.errors import InputError, UsageError
+from buttress.logs import files
+from buttress.logs.builder import RolloutBuilder
+from buttress.logs.reader import Reader, ReadOptions, readers
+
+_VALIDATION = re.compile(r"val|valid|validation|eval|evals|evaluation|test", re.IGNORECASE)
+_LISTED = 8
+
+
+@dataclass
+class Selection:
+    """Files by the reader that takes them, and the files that none does."""
+
+    taken: dict[str, tuple[Reader, list[Path]]] = field(default_factory=dict)
+    unknown: list[Path] = field(default_factory=list)
+    pickled: list[Path] = field(default_factory=list)
+    unreadable: list[tuple[Path, str]] = field(default_factory=list)
+
+    def take(self, reader: Reader, path: Path) -> None:
+        """Give a file to a reader."""
+        self.taken.setdefault(type(reader).__qualname__, (reader, []))[1].append(path)
+
+    def of_kind(self, kind: str) -> list[tuple[Reader, list[Path]]]:
+        """Return the readers of one kind that have files."""
+        return [pair for pair in self.taken.values() if pair[0].kind == kind]
+
+
+def select(paths: Iterable[Path], named: set[Path], options: ReadOptions) -> Selection:
+    """Return which reader takes which file.
+
+    Parameters
+    ----------
+    paths
+        Every file below what the user named.
+    named
+        Those that the user named one by one; they are looked into whatever their suffix is.
+    options
+        With `format` only the readers of that name are asked, and by suffix instead of content.
+    """
+    known = [one for one in readers() if options.format in (None, one.name)]
+    if not known:
+        raise UsageError.unknown("format", str(options.format), {one.name for one in readers()})
+    found, rest = Selection(), []
+    for path in paths:
+        if files.plain_suffix(path) in files.PICKLED:
+            found.pickled.append(path)
+        elif path in named or any(files.plain_suffix(path) in one.suffixes for one in known):
+            _ask(found, rest, path, known, options)
+        else:
+            found.unknown.append(path)
+    _force(found, rest, known, options)
+    return found
+
+
+def _ask(
+    found: Selection, rest: list[Path], path: Path, known: list[Reader], options: ReadOptions
+) -> None:
+    try:
+        head = files.head(path)
+    except OSError as fault:
+        found.unreadable.append((path, fault.strerror or str(fault)))
+        return
+    # columns that the user maps are rollouts, whatever else the file looks like
+    mapped = any(column.encode() in head for column in options.map.values())
+    for reader in known:
+        if (reader.kind == "rollouts" or not mapped) and reader.sniff(path, head):
+            found.take(reader, path)
+            return
+    rest.append(path)
+
+
+def _force(found: Selection, rest: list[Path], known: list[Reader], options: ReadOptions) -> None:
+    """Give files that no reader recognised to the format that the user named, or maps into."""
+    forced = options.format or ("generic" if options.map else None)
+    if forced is None or found.of_kind("rollouts"):
+        found.unknown += rest
+        return
+    for path in rest:
+        fitting = [
+            one
+            for one in known
+            if (one.name, one.kind) == (forced, "rollouts")
+            and files.plain_suffix(path) in one.suffixes
+        ]
+        if fitting:
+            found.take(fitting[0], path)
+        else:
+            found.unknown.append(path)
+
+
+def choose(
+    found: Selection, builder: RolloutBuilder
+) -> tuple[str, list[tuple[Reader, list[Path]]]]:
+    """Return the format of the run and its readers with their files, rollouts first.
+
+    Of several rollout formats the one with most files wins; the others are a problem, and so are
+    files that nobody reads. Raises `InputError` when there is nothing to read.
+    """
+    rollouts, scalars = found.of_kind("rollouts"), found.of_kind("scalars")
+    if not rollouts and not scalars:
+        raise InputError(_nothing(found))
+    _report(found, builder)
+    if not rollouts:
+        return scalars[0][0].name, scalars
+    counts = Counter({})
+    for reader, paths in rollouts:
+        counts[reader.name] += len(paths)
+    name = counts.most_common(1)[0][0]
+    chosen = [pair for pair in rollouts if pair[0].name == name]
+    for reader, paths in rollouts:
+        if reader.name != name:
+            message = f"rollouts of another format, {reader.name}; {name} has more files here"
+            _tell(builder, paths, f"{message}. Choose with --format")
+    return name, [(reader, _training(paths, builder)) for reader, paths in chosen] + scalars
+
+
+def _training(paths: list[Path], builder: RolloutBuilder) -> list[Path]:
+    """Leave dumps of validations out where there are others."""
+    validation = [path for path in paths if _VALIDATION.fullmatch(path.parent.name)]
+    training = [path for path in paths if path not in set(validation)]
+    if validation and training:
+        _tell(builder, validation, "dumps of validations, left out; name the folder to read them")
+        paths = training
+    folders = list(dict.fromkeys(str(path.parent) for path in paths))
+    if len(folders) > 1:
+        shown = ", ".join(folders[:_LISTED])
+        builder.infer(f"one run: the files of {len(folders)} folders ({shown}) were read together")
+    return paths
+
+
+def _report(found: Selection, builder: RolloutBuilder) -> None:
+    for path, why in found.unreadable:
+        builder.problem(path, 0, f"cannot be read: {why}")
+    if found.pickled:
+        _tell(builder, found.pickled, files.PICKLE_ADVICE)
+    if found.unknown:
+        _tell(builder, found.unknown, "neither rollouts nor metrics in a known format; left out")
+
+
+def _tell(builder: RolloutBuilder, paths: list[Path], message: str) -> None:
+    more = f" ({len(paths)} files: {_names(paths)})" if len(paths) > 1 else ""
+    builder.problem(paths[0], 0, message + more)
+
+
+def _nothing(found: Selection) -> str:
+    parts = [f"{path} cannot be read: {why}" for path, why in found.unreadable]
+    if found.pickled:
+        parts.append(f"{_names(found.pickled)}: {files.PICKLE_ADVICE}")
+    if found.unknown:
+        parts.append(
+            f"no rollouts or metrics in {_names(found.unknown)}. Known are TRL's completions, "
+            "verl's dumps, and JSONL, CSV or Parquet with a row per rollout and a column reward "
+            "(name others with --map reward=COLUMN)"
+        )
+    return "; ".join(parts) or "nothing to read"
+
+
+def _names(paths: list[Path]) -> str:
+    names = ", ".join(str(path) for path in paths[:_LISTED])
+    more = len(paths) - _LISTED
+    return f"{names} and {more} more" if more > 0 else names
