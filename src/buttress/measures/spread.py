@@ -13,6 +13,8 @@ from buttress.measures.segments import sum_in_groups
 from buttress.measures.statistics import ratio
 from buttress.measures.summary import GroupSummary
 
+LARGEST_SPAN = 1e145  # squares of larger deviations overflow
+
 
 @dataclass(frozen=True, slots=True)
 class SpreadSums:
@@ -34,17 +36,18 @@ class SpreadSums:
         n, levels = int(summary.scorable.sum()), Levels.of(summary)
         if not n:
             return cls(0, 0.0, 0.0, 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            # deviations from a value that occurs: equal rewards give exactly 0
-            above = groups.rewards - np.repeat(summary.low, groups.sizes)
-            count, total = sum_in_groups(above, groups)
+        if levels.high - levels.low > LARGEST_SPAN:
+            return cls(n, np.nan, np.nan, np.nan)
+        # deviations from a value that occurs: equal rewards give exactly 0
+        above = groups.rewards - np.repeat(summary.low, groups.sizes)
+        count, total = sum_in_groups(above, groups)
+        with np.errstate(invalid="ignore"):
             offset = total / count
-            squares = (above - np.repeat(offset, groups.sizes)) ** 2
-            within = float(sum_in_groups(squares, groups)[1].sum())
-            known = count > 0
-            count, means = count[known], (summary.low + offset)[known] - levels.low
-            mean = float((count * means).sum() / n)
-            between = float((count * (means - mean) ** 2).sum())
+        within = float(np.nansum((above - np.repeat(offset, groups.sizes)) ** 2))
+        known = count > 0
+        count, means = count[known], (summary.low + offset)[known] - levels.low
+        mean = float((count * means).sum() / n)
+        between = float((count * (means - mean) ** 2).sum())
         return cls(n, levels.low + mean, within + between, within)
 
     def __add__(self, other: SpreadSums) -> SpreadSums:
@@ -55,7 +58,7 @@ class SpreadSums:
         return SpreadSums(
             n,
             self.mean + apart * other.n / n,
-            self.total + other.total + apart**2 * self.n * other.n / n,
+            self.total + other.total + apart * apart * self.n * other.n / n,
             self.within + other.within,
         )
 
