@@ -1,0 +1,153 @@
+"""From TRL's columns to those of the rollout table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buttress.logs import parquet
+from buttress.logs.builder import Coded, RolloutBuilder
+from buttress.logs.columns import COMPONENT
+from buttress.logs.trl_files import FIXED, TEXTS, Dump, Loader
+from buttress.logs.trl_groups import blocks
+from buttress.logs.trl_weights import Rewards, components, correctness, total
+
+# Columns that reward functions may log with `log_extra`, and that our own hook adds.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "group": ("buttress_group", "group", "group_id", "group_index"),
+    "length": ("buttress_length", "length", "completion_length"),
+    "truncated": ("buttress_truncated", "truncated", "is_truncated"),
+    "correct": ("correct", "is_correct"),
+}
+
+
+class Columns(NamedTuple):
+    """Where the rollout table's columns come from.
+
+    Attributes
+    ----------
+    single
+        Canonical name -> the column of the file that holds it.
+    rewards
+        What the reward is summed from, unless `single` names it.
+    """
+
+    single: Mapping[str, str]
+    rewards: Rewards
+
+    @classmethod
+    def of(cls, dumps: Sequence[Dump], rewards: Rewards, builder: RolloutBuilder) -> Columns:
+        """Return the columns by the user's map, the known extras, and the reward functions."""
+        there = dict.fromkeys(name for dump in dumps for name in dump.numbers)
+        single = {f"{COMPONENT}{name}": name for name in rewards.names}
+        single["advantage"] = "advantage"
+        for canonical, names in EXTRAS.items():
+            extra = next((one for one in names if one in there and one not in rewards.names), None)
+            if extra is not None and canonical != "group":
+                single[canonical] = extra
+        single |= dict(_mapped(there, dumps, builder))
+        if "correct" not in single:
+            solved = correctness(rewards.names, dumps)
+            if solved is not None:
+                single["correct"] = solved
+                builder.infer(f"correct: the reward function {solved}, by its name and range")
+        if "reward" not in single and dumps:
+            builder.infer(f"reward: {_sum(rewards)}")
+        return cls(single, rewards)
+
+    def values(self, dump: Dump) -> dict[str, NDArray[np.float64]]:
+        """Return the numeric columns of a dump."""
+        found = {
+            canonical: dump.numbers[name]
+            for canonical, name in self.single.items()
+            if name in dump.numbers
+        }
+        if "reward" not in self.single and self.rewards.names:
+            summands = components(dump, self.rewards.names)
+            found["reward"] = total(summands, self.rewards.weights)
+        return found
+
+    @property
+    def used(self) -> set[str]:
+        """The columns of the file that any of this comes from."""
+        return {*self.single.values(), *self.rewards.names}
+
+
+def hand_over(
+    dumps: Sequence[Dump], columns: Columns, size: int | None, loader: Loader, prefix: str
+) -> None:
+    """Give the rows to the builder, grouped by the log's own ids, else by blocks of `size`."""
+    builder, files = loader.builder, {}
+    if size and any(dump.group is None for dump in dumps):
+        builder.note(grouped_by="position")
+    for (path, name), count in loader.strange.items():
+        if count and name in columns.used:
+            message = f"{count} values of {name} are no numbers; taken as unknown"
+            builder.problem(path, 0, message)
+    for dump in dumps:
+        if dump.file not in files:
+            files[dump.file] = builder.open(dump.file, partial(parquet.texts, names=TEXTS))
+        whole = _without_torn(dump, size, builder)
+        table = columns.values(whole) | _identities(whole, size, loader, prefix)
+        builder.add(files[dump.file], whole.row, table)
+
+
+def _identities(dump: Dump, size: int | None, loader: Loader, prefix: str) -> dict[str, Any]:
+    prompts, prompt = np.unique(dump.prompt, return_inverse=True)
+    found = {
+        "step": dump.step,
+        "prompt_id": Coded(prompt, [loader.prompts[one] for one in prompts.tolist()]),
+        "completion": dump.completion.view(np.int64),
+    }
+    if dump.group is not None:
+        groups, group = np.unique(dump.group, return_inverse=True)
+        found["group"] = Coded(group, [prefix + loader.groups[one] for one in groups.tolist()])
+    elif size:
+        number = blocks(dump, size)
+        labels = [f"{prefix}{one}" for one in range(int(number.max(initial=-1)) + 1)]
+        found["group"] = Coded(number, labels)
+    return found
+
+
+def _without_torn(dump: Dump, size: int | None, builder: RolloutBuilder) -> Dump:
+    """Return a dump without the rest of a group whose first rows were pushed out of the log."""
+    if dump.group is not None or not size:
+        return dump
+    torn = int((blocks(dump, size) < 0).sum())
+    if not torn:
+        return dump
+    message = f"the first {torn} rows are the rest of a group that an evaluation pushed out"
+    builder.problem(dump.file, int(dump.row[0]), f"{message}; left out", lost=torn)
+    return dump.rows(torn, len(dump), headless=False)
+
+
+def _mapped(
+    there: Mapping[str, None], dumps: Sequence[Dump], builder: RolloutBuilder
+) -> Iterator[tuple[str, str]]:
+    """Yield what the user mapped; a problem where that cannot be."""
+    for canonical, name in builder.options.map.items():
+        known = name in there or (canonical == "group" and any(d.group is not None for d in dumps))
+        if known and canonical not in (*FIXED, "prompt_id"):
+            builder.mapped.add(canonical)
+            if canonical != "group":
+                yield canonical, name
+        elif dumps:
+            message = f"no column of numbers {name!r} for {canonical}"
+            if canonical in (*FIXED, "prompt_id"):
+                message = f"--map {canonical}: TRL's own column is read"
+            builder.problems.once((canonical, name), str(dumps[0].file), 0, message)
+
+
+def _sum(rewards: Rewards) -> str:
+    """Return how the reward is made, for the report."""
+    names = rewards.names
+    if len(names) < 2:
+        return f"the only reward function, {names[0]}" if names else rewards.how
+    if set(rewards.weights) == {1.0}:
+        return f"{' + '.join(names)}, with {rewards.how}"
+    terms = (f"{weight:g} {name}" for name, weight in zip(names, rewards.weights, strict=True))
+    return f"{' + '.join(terms)}, {rewards.how}"
