@@ -15,7 +15,7 @@ from buttress.remedies import options, virtual
 from buttress.remedies.batch import Batch
 from buttress.remedies.dense import Dense
 from buttress.remedies.estimator import Estimator
-from buttress.remedies.group_norm import check_divisor
+from buttress.remedies.group_norm import check_divisor, normalised
 from buttress.remedies.registry import remedy
 from buttress.remedies.view import View
 
@@ -123,6 +123,12 @@ class Avspo(Estimator):
 
     def compute(self, block: Dense, batch: Batch) -> Any:
         chosen, drawn = self._virtual(block, batch)
+        if not chosen.any():
+            return block.choose(
+                block.tied | (block.scorable < 2),
+                block.zero,
+                normalised(block, self.eps, self.ddof),
+            )
         cells = virtual.normalised_with(block, drawn, self.eps, self.ddof)
         return block.choose((block.tied & ~chosen) | (block.scorable < 2), block.zero, cells)
 

@@ -97,7 +97,7 @@ class Qae(Estimator):
         else:
             baseline = xp.take_along_axis(ranked, block.lift(np.maximum(rank, 0)), axis=1)
             baseline = xp.where(block.lift(block.scorable > 0), baseline, block.zero)
-        return block.ratio(block.hide(block.rewards - baseline), block.std(self.ddof) + self.eps)
+        return block.over(block.hide(block.rewards - baseline), block.std(self.ddof), self.eps)
 
 
 @remedy("krpo", "advantage")

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from buttress.groups.build import to_numpy
+from buttress.groups.arrays import to_numpy
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
-from buttress.remedies.dense import Dense
+from buttress.remedies.dense import TINY, Dense
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.group_norm import check_divisor
 from buttress.remedies.moments import Moments
@@ -91,10 +91,6 @@ class GlobalNorm(Estimator):
         else:
             divisor = max(batch.extra["variance"].mean, 0.0) ** 0.5
         return block.centred / max(divisor + self.eps, TINY)
-
-
-# Nothing is ever divided by less.
-TINY = 1e-150
 
 
 @dataclass(kw_only=True, eq=False)

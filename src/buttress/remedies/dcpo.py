@@ -54,15 +54,14 @@ class Dcpo(Estimator):
         old = self._table.find(block.groups).pick(block.index)
         visit = block.lift(old.count + 1.0)
         earlier = visit - 1.0
-        new_variance = block.squares / self._free(block)
-        new = block.ratio(block.centred, block.root(new_variance) + self.eps)
+        new_variance = block.squares / block.free(self.ddof)
+        new = block.over(block.centred, block.root(new_variance), self.eps)
         new = block.choose(block.tied | (block.scorable < 2), block.zero, new)
         gap = block.mean - block.lift(old.mean)
         variance = (new_variance + block.lift(old.m2) + gap * gap * earlier / visit) / visit
         # the mean over all visits lies (i - 1) / i of the gap away from this visit's
-        total = block.ratio(
-            block.hide(block.centred + gap * earlier / visit), block.root(variance) + self.eps
-        )
+        centred = block.hide(block.centred + gap * earlier / visit)
+        total = block.over(centred, block.root(variance), self.eps)
         total = block.choose(self._same_so_far(block, old), block.zero, total)
         if not old.count.any():
             return new
@@ -77,10 +76,6 @@ class Dcpo(Estimator):
         visit = (seen.count > 0).astype(np.float64)
         self._table.learn(view.groups, seen._replace(count=visit, m2=seen.m2 / free))
         return {"prompts": len(self._table)}
-
-    def _free(self, block: Dense) -> Any:
-        free = block.count - self.ddof
-        return max(free, 1) if block.mask is None else block.xp.clip(free, 1.0, None)
 
     def _same_so_far(self, block: Dense, old: Rows) -> Any:
         low, high = np.fmin(block.low, old.low), np.fmax(block.high, old.high)

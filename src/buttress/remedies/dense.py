@@ -12,10 +12,12 @@ from array_api_compat import array_namespace, device, is_torch_array
 from numpy.typing import NDArray
 
 from buttress.groups import Groups, Tolerance
-from buttress.groups.build import to_numpy
+from buttress.groups.arrays import to_numpy
 
 # Rewards beyond this are clamped, so that no fourth power of one overflows.
 LARGEST = 1e60
+# Nothing is ever divided by less.
+TINY = 1e-150
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +119,18 @@ class Dense:
 
     def std(self, ddof: int) -> Any:
         """Standard deviation of each group, shape ``(group, 1)``; 0 below two samples."""
-        free = self.count - ddof
-        free = max(free, 1) if self.mask is None else self.xp.clip(free, 1.0, None)
-        return self.root(self.squares / free)
+        return self.root(self.squares / self.free(ddof))
+
+    def free(self, ddof: int) -> Any:
+        """Degrees of freedom, at least 1: shape ``(group, 1)``, or a number if all are equal."""
+        if self.mask is None:
+            return max(self.rewards.shape[1] - ddof, 1)
+        return self.lift(np.maximum(self.scorable - float(ddof), 1.0))
+
+    def over(self, part: Any, deviation: Any, eps: float) -> Any:
+        """Return ``part / (deviation + eps)``, 0 where that would be a division by 0."""
+        divisor = deviation + eps
+        return part / divisor if eps > TINY else self.ratio(part, divisor)
 
     def total(self, cells: Any) -> Any:
         """Return sums over the samples, shape ``(group, 1)``; hidden cells must hold 0."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from buttress.errors import UsageError
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
-from buttress.groups.build import to_numpy
+from buttress.groups.arrays import to_numpy
 from buttress.measures.statistics import ratio
 from buttress.remedies.batch import Batch
 from buttress.remedies.dense import Dense

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from buttress.errors import UsageError
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
-from buttress.remedies.batch_norm import TINY, moments_of
-from buttress.remedies.dense import Dense
+from buttress.remedies.batch_norm import moments_of
+from buttress.remedies.dense import TINY, Dense
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.group_norm import check_divisor, normalised
 from buttress.remedies.moments import Moments

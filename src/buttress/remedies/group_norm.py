@@ -48,8 +48,7 @@ class Grpo(Estimator):
 
 def normalised(block: Dense, eps: float, ddof: int) -> Any:
     """Return ``(r - mean) / (std + eps)`` in cells; what tied groups hold is not defined."""
-    divisor = block.std(ddof) + eps
-    return block.ratio(block.centred, divisor) if eps < 1e-150 else block.centred / divisor
+    return block.over(block.centred, block.std(ddof), eps)
 
 
 @remedy("dr_grpo", "advantage")
@@ -99,7 +98,4 @@ class Rloo(Estimator):
 
 def leave_one_out(block: Dense) -> Any:
     """Return ``G / (G - 1)`` per group; 1 of fewer than two samples."""
-    count = block.count
-    if block.mask is None:
-        return count / max(count - 1, 1)
-    return count / block.xp.clip(count - 1, 1.0, None)
+    return block.count / block.free(1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from buttress.measures.statistics import ratio
 
 
@@ -18,6 +16,7 @@ class Moments(NamedTuple):
 
     Examples
     --------
+    >>> import numpy as np
     >>> Moments.of(np.array([1.0, 2.0])) + Moments.of(np.array([6.0]))
     Moments(count=3, mean=3.0, m2=14.0)
     """
@@ -34,10 +33,10 @@ class Moments(NamedTuple):
         if weights is None:
             mean = float(values.mean())
             apart = values - mean
-            return cls(len(values), mean, float(np.dot(apart, apart)))
+            return cls(len(values), mean, float((apart * apart).sum()))
         count = float(weights.sum())
-        mean = float(np.dot(values, weights)) / count
-        return cls(count, mean, float(np.dot((values - mean) ** 2, weights)))
+        mean = float((values * weights).sum()) / count
+        return cls(count, mean, float(((values - mean) ** 2 * weights).sum()))
 
     def __add__(self, other: Any) -> Moments:
         count = self.count + other.count

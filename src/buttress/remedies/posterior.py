@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from buttress.errors import UsageError
 from buttress.remedies import options
@@ -16,6 +18,7 @@ from buttress.remedies.dense import Dense
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.group_norm import normalised
 from buttress.remedies.moments import Moments
+from buttress.remedies.prompts import Rows
 from buttress.remedies.registry import remedy
 from buttress.remedies.view import View
 
@@ -90,8 +93,13 @@ class Posterior(Estimator):
     def collect(self, view: View) -> Mapping[str, Moments]:
         return self._belief.collect(view)
 
+    def prepare(self, batch: Batch) -> None:
+        self._prior: tuple[Rows, NDArray[np.float64]] | None = None
+
     def compute(self, block: Dense, batch: Batch) -> Any:
-        prior, strength = self._belief.prior(block.groups, batch.reward)
+        if self._prior is None:
+            self._prior = self._belief.prior(block.groups, batch.reward)
+        prior, strength = self._prior
         prior, s = prior.pick(block.index), block.lift(strength[block.index])
         variance = prior.m2 / np.where(prior.count > 0, prior.count, 1.0)
         n = block.lift(np.maximum(block.scorable, 1).astype(np.float64))
@@ -101,7 +109,7 @@ class Posterior(Estimator):
         m2 = block.squares + s * block.lift(variance) + gap * gap * share * n
         scale = block.root(m2 / (s + n))
         xp = block.xp
-        cells = xp.clip(block.ratio(centred, scale + self.eps), -self.clip, self.clip)
+        cells = xp.clip(block.over(centred, scale, self.eps), -self.clip, self.clip)
         # where nothing but one reward was ever seen there is only rounding to divide by
         cells = xp.where(scale > block.lift(self._noise(block)), cells, block.zero)
         if self.tied_only:
@@ -111,9 +119,8 @@ class Posterior(Estimator):
 
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:
         belief = self._belief
-        _, strength = belief.prior(view.groups, batch.reward)
         notes = {
-            "strength": float(strength.mean()) if len(strength) else float("nan"),
+            "strength": float(self._prior[1].mean()) if self._prior else nan,
             "forget": belief.memories[belief.best],
             "drift": belief.drift,
             "prompts": len(belief.table),

@@ -57,7 +57,7 @@ class Mcpo(LevelEstimator):
         spread = p * (1.0 - p)
         spread = block.xp.where(spread < least, least, spread)
         scale = block.xp.where(p > 0.5, 2.0 * block.root(spread), block.one)
-        return block.ratio(block.centred, block.std(self.ddof) * scale + self.eps)
+        return block.over(block.centred, block.std(self.ddof) * scale, self.eps)
 
 
 @remedy("bnpo", "advantage")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import Groups
-from buttress.groups.build import to_numpy
+from buttress.groups.arrays import to_numpy
 from buttress.remedies.view import View
 
 
@@ -107,8 +108,10 @@ class PromptTable:
         real = (seen.count > 0) & (groups.prompt >= 0)
         if not real.any():
             return
-        rows = self._index(groups, grow=True)[real]
-        visited, place = np.unique(rows, return_inverse=True)
+        rows = self._index(groups)
+        if (rows[real] < 0).any():
+            rows = self._enter(groups, rows, real)
+        visited, place = _distinct(rows[real])
         total = _sum_by(seen.pick(real), place, len(visited))
         old = self._rows.pick(visited).faded(self._fades)
         new = old + total.pick((slice(None), None))
@@ -125,7 +128,10 @@ class PromptTable:
 
     def state(self) -> dict[str, Any]:
         """Return the table as lists."""
-        return {"prompts": list(self._row), "moments": np.stack(self._rows, axis=-1).tolist()}
+        return {
+            "prompts": [_plain(one) for one in self._row],
+            "moments": np.stack(self._rows, axis=-1).tolist(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave."""
@@ -135,22 +141,28 @@ class PromptTable:
         self._rows = Rows(*(table[..., part].copy() for part in range(5)))
         self._last = None
 
-    def _index(self, groups: Groups, *, grow: bool = False) -> NDArray[np.int64]:
+    def _index(self, groups: Groups) -> NDArray[np.int64]:
         """Return the row of each group's prompt, -1 where there is none."""
-        if self._last is not None and self._last[0] is groups and not grow:
+        if self._last is not None and self._last[0] is groups:
             return self._last[1]
         if not groups.has_prompts:
             return np.full(len(groups), -1, dtype=np.int64)
-        codes, place = np.unique(groups.prompt, return_inverse=True)
-        named = codes >= 0
-        labels = [_plain(label) for label in groups.prompt_labels[codes[named]]]
-        found = np.full(len(codes), -1, dtype=np.int64)
-        if grow:
-            found[named] = self._grow(labels)
-        else:
-            found[named] = [self._row.get(label, -1) for label in labels]
+        codes, place = _distinct(groups.prompt)
+        labels = groups.prompt_labels[codes].tolist()
+        found = np.array(list(map(self._row.get, labels, repeat(-1))), dtype=np.int64)
+        found[codes < 0] = -1
         self._last = (groups, found[place])
         return self._last[1]
+
+    def _enter(
+        self, groups: Groups, rows: NDArray[np.int64], real: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Return the rows with new ones for the prompts that have none."""
+        fresh = real & (rows < 0)
+        codes, place = _distinct(groups.prompt[fresh])
+        rows = rows.copy()
+        rows[fresh] = self._grow(groups.prompt_labels[codes].tolist())[place]
+        return rows
 
     def _grow(self, labels: list[Any]) -> NDArray[np.int64]:
         row = self._row
@@ -176,6 +188,13 @@ def _sum_by(seen: Rows, place: NDArray[np.int64], n: int) -> Rows:
     np.minimum.at(low, place, seen.low)
     np.maximum.at(high, place, seen.high)
     return Rows(count, mean, m2, low, high)
+
+
+def _distinct(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct codes, and which of them each one is."""
+    if (codes[1:] > codes[:-1]).all():
+        return codes, np.arange(len(codes))
+    return np.unique(codes, return_inverse=True)
 
 
 def _plain(label: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from buttress.errors import UsageError
 from buttress.groups import Groups
-from buttress.groups.build import as_float64
+from buttress.groups.arrays import reward_array
 from buttress.remedies.dense import take
 from buttress.remedies.registry import estimator
 
@@ -50,9 +50,7 @@ def advantages(
     >>> advantages([1, 0, 0, 1], ["a", "a", "b", "b"], method="dr_grpo").tolist()
     [0.5, -0.5, -0.5, 0.5]
     """
-    values = rewards if hasattr(rewards, "ndim") else as_float64(rewards)
-    if isinstance(values, np.ndarray) and values.dtype == object:
-        values = as_float64(values)
+    values = reward_array(rewards)
     if values.ndim != 1:
         raise UsageError(
             f"rewards must be one number per row; got shape {tuple(values.shape)}. "

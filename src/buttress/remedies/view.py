@@ -37,9 +37,21 @@ class View:
 
     @classmethod
     def of(cls, groups: Groups, tolerance: Tolerance) -> View:
-        """Return the dense view of a batch."""
+        """Return the dense view of a batch.
+
+        Without a gradient it is kept with the groups, so that several estimators share it.
+        """
+        if is_torch_array(groups.values) and groups.values.requires_grad:
+            return cls._build(groups, tolerance)
+        key = (cls, tolerance)
+        if key not in groups.memo:
+            groups.memo[key] = cls._build(groups, tolerance)
+        return groups.memo[key]
+
+    @classmethod
+    def _build(cls, groups: Groups, tolerance: Tolerance) -> View:
         groups, values, largest = _tame(groups)
-        summary = _summary(groups, tolerance)
+        summary = GroupSummary.of(groups, tolerance)
         if not groups.n_samples:
             return cls(groups, summary, [], largest)
         width = int(groups.sizes.max())
@@ -80,16 +92,6 @@ class View:
             limit = float(xp.finfo(dtype).max)
             flat = xp.clip(flat, -limit, limit)
         return xp.astype(flat, dtype)
-
-
-def _summary(groups: Groups, tolerance: Tolerance) -> GroupSummary:
-    rewards, sizes = groups.rewards, groups.sizes
-    if not len(sizes) or not sizes[0] or (sizes != sizes[0]).any() or np.isnan(rewards).any():
-        return GroupSummary.of(groups, tolerance)
-    # every reward is there and no group is empty: nothing to look out for
-    starts = groups.offsets[:-1]
-    low, high = np.minimum.reduceat(rewards, starts), np.maximum.reduceat(rewards, starts)
-    return GroupSummary(sizes, sizes, low, high, tolerance)
 
 
 def _tame(groups: Groups) -> tuple[Groups, Any, float]:

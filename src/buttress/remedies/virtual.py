@@ -41,9 +41,9 @@ def normalised_with(block: Dense, virtual: Virtual, eps: float, ddof: int) -> An
     gap = block.lift(virtual.mean) - block.mean
     share = k / (n + k)
     squares = block.squares + block.lift(virtual.squares) + gap * gap * share * n
-    free = block.xp.clip(n + k - ddof, 1.0, None)
+    free = block.lift(np.maximum(block.scorable + virtual.count - ddof, 1.0))
     centred = block.hide(block.centred - gap * share)
-    return block.ratio(centred, block.root(squares / free) + eps)
+    return block.over(centred, block.root(squares / free), eps)
 
 
 def stratified(top: NDArray[np.float64], anchor: float, k: NDArray[np.int64]) -> NDArray[Any]:
