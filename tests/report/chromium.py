@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -26,6 +27,14 @@ FLAGS = (
 )
 WATCHED = ("Page", "Runtime", "Log", "Network")
 LIMIT = 60.0  # seconds
+# the browser reads commands from descriptor 3 and answers on 4
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_chromium() -> str | None:
@@ -42,15 +51,9 @@ class Chromium:
         self._rest = b""
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-        command = [
-            find_chromium() or "chromium",
-            *FLAGS,
-            f"--user-data-dir={profile}",
-            "about:blank",
-        ]
-        # the browser reads commands from descriptor 3 and answers on 4
+        command = [find_chromium() or "chromium", *FLAGS, f"--user-data-dir={profile}"]
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh", *command],
+            [sys.executable, "-c", _LAUNCH, str(to_read), str(to_write), *command, "about:blank"],
             pass_fds=(to_read, to_write),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -69,8 +72,9 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._session = None
+        self.call("Browser.close")
         os.close(self._to)
-        self._process.terminate()
         self._process.wait(timeout=LIMIT)
         os.close(self._from)
 

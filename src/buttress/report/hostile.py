@@ -31,8 +31,8 @@ def safe_text(text: object, *, lines: bool = False) -> str:
 
     C0 controls (ESC and NUL among them) become control pictures; C1 controls, bidirectional
     overrides and isolates, invisible and tag characters become their code point in angle
-    brackets; lone surrogates become U+FFFD. What a medium reads as markup is escaped by that medium:
-    HTML by the template engine, rich markup by printing the text as a `rich.text.Text`.
+    brackets; lone surrogates become U+FFFD. Markup is escaped where it would be read as such: HTML
+    by the template engine, rich markup by printing the text as a `rich.text.Text`.
 
     Parameters
     ----------

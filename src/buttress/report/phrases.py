@@ -115,9 +115,9 @@ def value(given: object) -> str:
     if isinstance(given, Real):
         return number(float(given) if not isinstance(given, Integral) else given)  # type: ignore[arg-type]
     if isinstance(given, Mapping):
-        return listed(f"{safe_name(key)}: {value(one)}" for key, one in given.items())
+        return listed(f"{safe_name(key)}: {value(one)}" for key, one in given.items()) or "none"
     if isinstance(given, list | tuple | np.ndarray):
-        return listed(value(one) for one in given)
+        return listed(value(one) for one in given) or "none"
     return safe_text(given)
 
 

@@ -107,12 +107,14 @@ def _number(number: Number) -> Text:
 
 
 def _strip(parts: tuple[Part, ...], width: int) -> Text:
+    """Draw the shares; what exists has a cell, however small its share."""
     strip = Text()
+    spare = width - sum(part.groups > 0 for part in parts)
+    reached = 0.0
     for part in parts:
-        # what exists is seen, however small its share
-        cells = max(1, round(part.share * width)) if part.groups else 0
+        before, reached = reached, reached + part.share
+        cells = (part.groups > 0) + round(reached * spare) - round(before * spare)
         strip.append(_BLOCK[part.colour] * cells, _PART[part.colour])
-    strip.truncate(width)
     return strip
 
 

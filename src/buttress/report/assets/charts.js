@@ -4,7 +4,8 @@
 const drawings = (() => {
   const charts = JSON.parse(document.getElementById("chart-data").textContent);
   const root = document.documentElement;
-  const LINE_COLOURS = 6;
+  const LINE_COLOURS = 4;
+  const DASHES = ["solid", "dashed", "dotted"]; // when the colours are used up
   const ZOOM_FROM = 40; // labels
 
   const token = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
@@ -51,7 +52,7 @@ const drawings = (() => {
 
     height() {
       const { form, labels } = this.chart;
-      if (form === "bars") return labels.length * 30 + 58;
+      if (form === "bars") return labels.length * 30 + (this.chart.share ? 40 : 16);
       return form === "histogram" ? 250 : 290 + (this.zooms ? 36 : 0);
     }
 
@@ -74,7 +75,7 @@ const drawings = (() => {
         animation: false,
         textStyle: { fontFamily: token("sans"), fontSize: 12, color: token("soft") },
         grid: {
-          left: 8, right: this.rightRoom(flat), top: flat ? 8 : 30, bottom: this.zooms ? 44 : flat ? 26 : 24,
+          left: 8, right: this.rightRoom(flat), top: flat ? 8 : 30, bottom: this.zooms ? 44 : flat ? 6 : 24,
           containLabel: true,
         },
         legend: { show: false, selected: Object.fromEntries(this.shown.map((on, n) => [`s${n}`, on])) },
@@ -120,8 +121,10 @@ const drawings = (() => {
       const main = {
         type: "value", min: chart.form === "lines" ? undefined : 0, max: chart.share ? 1 : undefined,
         scale: chart.form === "lines", minInterval: chart.share || chart.form === "lines" ? 0 : 1,
-        name: flat ? "" : chart.y_name, nameTextStyle: { color: token("soft"), align: "left", padding: [0, 0, 0, -28] },
-        axisLabel: { color: token("soft"), show: !flat || chart.share, ...(chart.share ? percent : {}) },
+        name: flat ? "" : chart.y_name, nameTextStyle: { color: token("soft"), align: "left" },
+        axisLabel: {
+          color: token("soft"), hideOverlap: true, show: !flat || chart.share, ...(chart.share ? percent : {}),
+        },
         splitLine: { show: !flat, lineStyle: { color: token("rule") } },
       };
       const own = chart.series.findIndex((one) => one.own_axis);
@@ -129,7 +132,7 @@ const drawings = (() => {
       return [main, {
         type: "value", scale: true, position: "right", splitLine: { show: false },
         name: this.shown[own] ? chart.series[own].name : "",
-        nameTextStyle: { color: token("soft"), align: "right", padding: [0, -28, 0, 0] },
+        nameTextStyle: { color: token("soft"), align: "right" },
         axisLabel: { color: token("soft") },
       }];
     }
@@ -145,10 +148,9 @@ const drawings = (() => {
         yAxisIndex: one.own_axis ? 1 : 0, emphasis: { disabled: true }, z: one.line ? 4 : 2,
       };
       if (one.line) {
-        const dashed = n >= LINE_COLOURS || one.own_axis;
         Object.assign(made, {
           showSymbol: false, symbol: "circle", symbolSize: 6, connectNulls: false,
-          lineStyle: { width: one.colour === "ink" ? 2 : 1.6, color: colour, type: dashed ? "dashed" : "solid" },
+          lineStyle: { width: one.colour === "ink" ? 2 : 1.6, color: colour, type: this.dash(n) },
         });
       } else {
         const gap = chart.form === "columns" ? (chart.labels.length > 160 ? "0%" : "12%") : "22%";
@@ -181,7 +183,8 @@ const drawings = (() => {
       return [
         { type: "inside", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, filterMode: "filter" },
         {
-          type: "slider", show: !root.classList.contains("paper"), height: 16, bottom: 4, showDetail: false, brushSelect: false, filterMode: "filter",
+          type: "slider", show: !root.classList.contains("paper"), height: 16, bottom: 4,
+          showDetail: false, brushSelect: false, filterMode: "filter",
           borderColor: token("rule"), fillerColor: token("hover"), backgroundColor: "transparent",
           dataBackground: { lineStyle: { color: token("axis") }, areaStyle: { color: token("rule") } },
           selectedDataBackground: { lineStyle: { color: token("axis") }, areaStyle: { color: token("rule") } },
@@ -202,7 +205,13 @@ const drawings = (() => {
     }
 
     swatch(n, role) {
-      return `swatch is-${role}${this.chart.series[n].line ? " is-stroke" : ""}`;
+      return `swatch is-${role}${this.chart.series[n].line ? ` is-stroke is-${this.dash(n)}` : ""}`;
+    }
+
+    dash(n) {
+      const { colour, own_axis: own } = this.chart.series[n];
+      if (own) return "dashed";
+      return colour === "line" ? DASHES[Math.floor(n / LINE_COLOURS) % DASHES.length] : "solid";
     }
 
     title(place) {
