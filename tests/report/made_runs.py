@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from buttress.groups import Groups, LogFacts, Problem, Run, Scalar, Source, Text
+from buttress.report import diagnose
+from buttress.report.view import View
 
 Say = Callable[[int, bool], str]
 
@@ -120,3 +122,20 @@ def _solution(sample: int, correct: bool) -> str:
     ]
     answer = "10:05" if correct else f"{rng.integers(1, 12)}:{rng.integers(10, 59)}"
     return "\n".join([*lines, f"The answer is \\boxed{{{answer}}}."])
+
+
+def small() -> Groups:
+    """Five groups over two steps: mixed, all wrong, all wrong, all correct, tied between."""
+    return Groups.from_nested(
+        [[1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [0.5, 0.5]],
+        prompt_id=["a", "b", "b", "c", "d"],
+        step=[1, 1, 2, 2, 2],
+        length=[[1, 2, 3, 4], [10, 10, 10, 10], [20, 20, 20, 20], [5, 5, 5, 5], [7, 7]],
+        **{"reward/format": [[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 0]]},
+        advantage=[[1, -1, -1, 1], [0, 0, 0, 0], [0, 0, 0, 0.5], [0, 0, 0, 0], [0, 0]],
+    )
+
+
+def view_of(run: Run | Groups, **options: object) -> View:
+    """Return the view model of a run."""
+    return View.of(diagnose(run, **options))  # type: ignore[arg-type]
