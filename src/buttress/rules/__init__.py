@@ -1,6 +1,18 @@
 """Is it bad, and why?"""
 
-from buttress.rules import collapse as _collapse  # noqa: F401  entering the book of rules
+# importing a family enters its rules into the book
+from buttress.rules import (  # noqa: F401
+    collapse,
+    components,
+    grouping,
+    log,
+    numerics,
+    optimiser,
+    prompts,
+    scoring,
+    texts,
+    truncation,
+)
 from buttress.rules.case import Case
 from buttress.rules.engine import Verdict, examine, verdict
 from buttress.rules.finding import Advice, Finding, Severity

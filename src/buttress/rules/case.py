@@ -11,17 +11,25 @@ from numpy.typing import NDArray
 from buttress.groups import DEFAULT_TOLERANCE, GroupingProblem, Groups, Run, Tolerance
 from buttress.groups import check_grouping as _check_grouping
 from buttress.measures import (
+    KINDS,
     CollapseCounts,
-    Composition,
     GroupCounts,
     GroupSummary,
     Levels,
+    SignalCounts,
     StepTable,
     by_step,
-    collapse_rate_by_reward,
     kinds,
+    reward_names,
 )
+from buttress.measures.statistics import ratio
 from buttress.rules import filtering
+from buttress.rules.correctness import Correctness, find_correctness
+from buttress.rules.course import Course, trace_course
+from buttress.rules.length_cap import LengthCap, read_length_cap
+from buttress.rules.logged import FlatBatch, LoggedAdvantages, flat_batch
+from buttress.rules.repeats import Repeats, read_repeats
+from buttress.rules.shaping import Shaping, read_shaping
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,26 @@ class Case:
     @cached_property
     def counts(self) -> GroupCounts:
         """Number of groups of each kind."""
-        return Composition.of(self.groups, self.tolerance).counts()
+        by_kind = {kind: int((self.kinds == code).sum()) for code, kind in enumerate(KINDS)}
+        return GroupCounts(
+            mixed=int(self.summary.mixed.sum()),
+            near_tied=int(self.near_tied.sum()),
+            unscorable=int(self.summary.unscorable.sum()),
+            singleton=int(self.summary.singleton.sum()),
+            **by_kind,
+        )
+
+    @cached_property
+    def near_tied(self) -> NDArray[np.bool_]:
+        """Mixed groups whose range is within the resolution."""
+        scale = self.levels.scale(self.tolerance)
+        apart = self.summary.high - self.summary.low
+        return self.summary.mixed & (apart <= self.tolerance.resolution * scale)
+
+    @cached_property
+    def spent(self) -> SignalCounts:
+        """Rollouts and tokens with and without a signal."""
+        return SignalCounts.of(self.groups, self.tolerance)
 
     @cached_property
     def collapse(self) -> CollapseCounts:
@@ -67,9 +94,71 @@ class Case:
         return by_step(self.groups, self.tolerance, self.levels)
 
     @cached_property
+    def course(self) -> Course:
+        """How the ACR went over the run."""
+        return trace_course(self.steps, self.levels.high - self.levels.low)
+
+    @cached_property
+    def components(self) -> dict[str, GroupSummary]:
+        """Order statistics of the reward, of correctness and of each component."""
+        extra = [name for name in reward_names(self.groups) if name != "reward"]
+        read = {name: GroupSummary.of(self.groups, self.tolerance, name) for name in extra}
+        return {"reward": self.summary, **read}
+
+    @cached_property
     def acr_by_reward(self) -> dict[str, float]:
         """ACR of the reward and of each component."""
-        return collapse_rate_by_reward(self.groups, self.tolerance)
+        return {
+            name: ratio(int(one.tied.sum()), int(one.eligible.sum()))
+            for name, one in self.components.items()
+        }
+
+    @cached_property
+    def correctness(self) -> Correctness | None:
+        """The column that says whether the task was solved."""
+        return find_correctness(self.components)
+
+    @cached_property
+    def success(self) -> NDArray[np.float64]:
+        """How far each rollout succeeded, in [0, 1], shape ``(sample,)``; NaN where unknown.
+
+        `correct` as it is, else the place of the task's component (or of the reward) between its
+        levels. Where it has one level only, nothing succeeded.
+        """
+        name = self.correctness.column if self.correctness else "reward"
+        values = self.groups.column(name)
+        assert values is not None
+        if name == "correct":
+            return values
+        low, high = Levels.of(self.components[name])
+        return (values - low) / (high - low) if high > low else values * 0.0
+
+    @cached_property
+    def length_cap(self) -> LengthCap | None:
+        """What is known of truncation."""
+        return read_length_cap(self.run, self.summary, self.kinds, self.success)
+
+    @cached_property
+    def shaping(self) -> Shaping:
+        """What the rewards beside correctness do."""
+        return read_shaping(self.groups, self.components, self.correctness, self.success)
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """Which groups hold the same text again and again."""
+        return read_repeats(self.run, self.kinds == KINDS.index("all_correct"))
+
+    @cached_property
+    def logged(self) -> LoggedAdvantages | None:
+        """The advantages that the trainer logged."""
+        return LoggedAdvantages.of(self.groups)
+
+    @cached_property
+    def flat_batch(self) -> FlatBatch | None:
+        """Proof that the logged advantages ignore the groups."""
+        if self.logged is None:
+            return None
+        return flat_batch(self.groups, self.summary, self.logged)
 
     @cached_property
     def grouping(self) -> list[GroupingProblem]:
@@ -82,8 +171,16 @@ class Case:
         return filtering.signs(self.summary, self.groups, self.run.facts)
 
     @cached_property
+    def grouped(self) -> bool:
+        """Whether there are groups that can be judged one by one."""
+        sound = not any(problem.fatal for problem in self.grouping)
+        return sound and bool(self.summary.eligible.any())
+
+    @cached_property
     def undefined(self) -> str | None:
         """Why the ACR means nothing here; None when it means something."""
+        if not len(self.groups):
+            return "there are no rollouts"
         fatal = [problem for problem in self.grouping if problem.fatal]
         if fatal:
             return fatal[0].message

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from typing import Literal
 
+import numpy as np
+
 from buttress.rules.case import Case
+from buttress.rules.collapse import ZERO_STD
 from buttress.rules.finding import Finding, Severity
 from buttress.rules.rule import RULES, find_rules
 
@@ -22,7 +25,9 @@ def examine(case: Case, *, select: Iterable[str] = (), ignore: Iterable[str] = (
         Rule names, codes or code prefixes; `select` empty means all.
     """
     chosen = (find_rules(select) or set(RULES)) - find_rules(ignore)
-    found = [finding for name in chosen for finding in RULES[name].check(case)]
+    # rewards near the limits of float64 overflow to infinity, which every line stands
+    with np.errstate(all="ignore"):
+        found = [finding for name in sorted(chosen) for finding in RULES[name].check(case)]
     rank = {name: place for place, name in enumerate(_causes_first())}
     severity: dict[str, int] = {}
     for finding in found:
@@ -38,9 +43,10 @@ def examine(case: Case, *, select: Iterable[str] = (), ignore: Iterable[str] = (
 def verdict(case: Case, findings: Iterable[Finding]) -> Verdict:
     """Return the one-word answer.
 
-    ``undefined`` where the ACR cannot be measured although rollouts are there, ``collapsed`` when
-    an error says that the advantages (or correctness under them) are dead, ``attention`` when
-    anything is a warning or worse.
+    ``undefined`` where the ACR cannot be measured although rollouts are there, or where nothing is
+    there that tells (no rollouts, no frac_reward_zero_std, no finding), ``collapsed`` when an error
+    says that the advantages (or correctness under them) are dead, ``attention`` when anything is a
+    warning or worse.
     """
     findings = list(findings)
     if len(case.groups) and case.undefined:
@@ -48,7 +54,10 @@ def verdict(case: Case, findings: Iterable[Finding]) -> Verdict:
     errors = {one.rule for one in findings if one.severity is Severity.ERROR}
     if errors & COLLAPSE_RULES:
         return "collapsed"
-    return "attention" if any(one.severity > Severity.INFO for one in findings) else "healthy"
+    if any(one.severity > Severity.INFO for one in findings):
+        return "attention"
+    tells = len(case.groups) or case.run.scalar(ZERO_STD) is not None
+    return "healthy" if tells else "undefined"
 
 
 COLLAPSE_RULES = {

@@ -1,0 +1,193 @@
+"""What the success counts of single prompts say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from buttress.rules import advice
+from buttress.rules import thresholds as at
+from buttress.rules.case import Case
+from buttress.rules.causes import cause, collapse_severity
+from buttress.rules.finding import Advice, Finding, Severity
+from buttress.rules.prompt_counts import (
+    Counts,
+    contradictions,
+    count_prompts,
+    tie_curve,
+)
+from buttress.rules.rule import Rule, rule
+
+CHANGE_PROMPTS = Advice(
+    "change the prompts, not the group size: `buttress prompts` lists those that are never and "
+    "always solved",
+    "a prompt with a success rate of 0 or 1 ties at every group size",
+    "choosing data",
+)
+FIX_VERDICTS = Advice(
+    "grade these completions again and compare: time-outs, sampling in a judge, hidden state in "
+    "the environment",
+    "a verdict that changes by itself is noise of full size",
+    "minutes",
+)
+REHEARSE = Advice(
+    "keep sampling solved prompts now and then, or hold the policy near itself on them (MCPO's "
+    "hinge-KL)",
+    "tied groups have no gradient, so nothing protects what is mastered",
+    "a few rollouts per step",
+)
+SMALLER_STEPS = Advice(
+    "check for a jump in grad_norm or kl at that time; a lower learning rate or clip range",
+    "one bad step loses what many have learnt",
+    "slower learning",
+)
+
+
+@rule("group-size-floor", "BT901")
+def group_size_floor(this: Rule, case: Case) -> Iterator[Finding]:
+    """A larger group stops helping: some prompts tie at every size.
+
+    What it sees
+        The share of tied groups at sizes 2, 4, 8, ... up to the rollouts that prompts have,
+        estimated from their success counts. Speaks when the next doubling is expected to free
+        fewer than 5 % of the groups and more than 20 % would stay tied.
+    Why it matters
+        Twice the rollouts for nothing.
+    How sure
+        The curve is unbiased: drawing m of n rollouts with c successes without replacement ties
+        with probability [C(c, m) + C(n-c, m)] / C(n, m). The floor beyond the largest size is an
+        extrapolation (Aitken). Rollouts of a prompt are pooled over the second half of the run.
+    What to do
+        Change the prompts.
+    When to ignore
+        When the prompts will change anyway.
+    References
+        The expected ACR is the mean of p^G + (1-p)^G over prompts; our own estimate.
+    """
+    if collapse_severity(case) is None or case.course.mastered or cause(case):
+        return
+    counts = count_prompts(case.groups, case.success, late=True)
+    curve = tie_curve(counts) if counts else None
+    if curve is None or curve.prompts < at.FLOOR_PROMPTS:
+        return
+    if curve.next_gain >= at.FLOOR_GAIN or not curve.floor > at.FLOOR_LEVEL:
+        return
+    shares = ", ".join(f"{one:.0%}" for one in curve.tied)
+    yield this.finding(
+        Severity.INFO,
+        f"a larger group stops helping at about {curve.floor:.0%} tied groups: "
+        f"{shares} at sizes {', '.join(map(str, curve.sizes))}",
+        {
+            "floor": curve.floor,
+            "sizes": list(curve.sizes),
+            "tied": list(curve.tied),
+            "never_solved": curve.never,
+            "always_solved": curve.always,
+            "prompts": curve.prompts,
+        },
+        [CHANGE_PROMPTS],
+        case.span(),
+    )
+
+
+@rule("verifier-suspect", "BT902", explains=("all-wrong-collapse", "component-collapse"))
+def verifier_suspect(this: Rule, case: Case) -> Iterator[Finding]:
+    """The verifier may be wrong: nothing ever scores, or equal completions get different verdicts.
+
+    What it sees
+        No success in the whole run, over at least 32 prompts and 512 rollouts that the length cap
+        does not explain; or, among pairs of equal completions in a group, 2 % and more with
+        different verdicts.
+    Why it matters
+        A verifier that never accepts leaves the same trace as prompts out of reach, and is more
+        common at the start of a project.
+    How sure
+        The first is a suspicion only. The second is a fact of the log.
+    What to do
+        Grade a few completions by hand.
+    When to ignore
+        With a judge that samples, as long as contradictions stay rare.
+    References
+        Our own rule.
+    """
+    if not case.grouped:
+        return
+    eligible, one = case.summary.eligible, case.correctness
+    wrong = one.wrong if one else case.kinds == 0
+    judged = one.eligible if one else eligible
+    prompts = case.groups.prompt[judged]
+    n_prompts = len(np.unique(prompts[prompts >= 0])) or int(judged.sum())
+    rollouts = int(case.groups.sizes[judged].sum())
+    silent = bool(wrong[judged].all()) and cause(case) in (None, "format")
+    if silent and n_prompts >= at.SUSPECT_PROMPTS and rollouts >= at.SUSPECT_ROLLOUTS:
+        yield this.finding(
+            Severity.WARNING,
+            f"not one of {rollouts} rollouts of {n_prompts} prompts was ever scored as right",
+            {"prompts": n_prompts, "rollouts": rollouts, "successes": 0},
+            [advice.CHECK_VERIFIER, advice.REACHABLE],
+            case.span(),
+        )
+    pairs = contradictions(case.groups, case.success)
+    if pairs and pairs.differ >= 3 and pairs.differ >= at.CONTRADICTION_SHARE * pairs.equal:
+        yield this.finding(
+            Severity.WARNING,
+            f"{pairs.differ} of {pairs.equal} pairs of equal completions in one group got "
+            "different verdicts",
+            {"equal_pairs": pairs.equal, "different_verdicts": pairs.differ},
+            [FIX_VERDICTS],
+            case.span(),
+        )
+
+
+@rule("mastery-lost", "BT903")
+def mastery_lost(this: Rule, case: Case) -> Iterator[Finding]:
+    """Prompts that were solved are solved no longer.
+
+    What it sees
+        Prompts with a success rate of 0.8 or more in the first half of the run and 0.2 or less in
+        the second, at least eight rollouts on either side; three prompts and 5 % of those that
+        can be compared.
+    Why it matters
+        Solved prompts give no gradient, so nothing holds on to them.
+    How sure
+        Chance does not do that to a prompt with eight rollouts on either side. Prompts that come
+        up once cannot be compared.
+    What to do
+        Keep sampling solved prompts now and then.
+    When to ignore
+        When the reward or the verifier changed in between.
+    References
+        MCPO, arXiv 2604.16972.
+    """
+    if not case.grouped or not case.groups.has_prompts:
+        return
+    early = count_prompts(case.groups, case.success, late=False)
+    late = count_prompts(case.groups, case.success, late=True)
+    if early is None or late is None:
+        return
+    both = (early.tries >= at.MASTERY_TRIES) & (late.tries >= at.MASTERY_TRIES)
+    before, after = _rate(early, both), _rate(late, both)
+    lost = (before >= at.MASTERED_RATE) & (after <= at.LOST_RATE)
+    n = int(both.sum())
+    if lost.sum() < max(at.LOST_PROMPTS, at.LOST_SHARE * n):
+        return
+    names = case.groups.prompt_labels[np.flatnonzero(both)[lost]]
+    yield this.finding(
+        Severity.WARNING,
+        f"{lost.sum()} of {n} prompts that can be compared were solved in the first half of the "
+        "run and are not in the second",
+        {
+            "lost": int(lost.sum()),
+            "compared": n,
+            "gained": int(((before <= at.LOST_RATE) & (after >= at.MASTERED_RATE)).sum()),
+            "prompts": [str(name) for name in names[:10]],
+        },
+        [SMALLER_STEPS, REHEARSE],
+        case.span(),
+    )
+
+
+def _rate(counts: Counts, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return counts.wins[mask] / counts.tries[mask]
