@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -92,7 +92,9 @@ def _options(
 
 
 def _is_frame(source: Any) -> bool:
-    if hasattr(source, "columns") and hasattr(source, "shape"):
+    if hasattr(source, "collect_schema") or (
+        hasattr(source, "columns") and hasattr(source, "shape")
+    ):
         return True
     rows = isinstance(source, list | tuple) and len(source) > 0
     return isinstance(source, Mapping) or (rows and isinstance(source[0], Mapping))

@@ -44,7 +44,7 @@ class GenericRollouts:
 
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the rollouts of a run."""
-        engine = JsonlRollouts(builder, partial(_plan, builder=builder))
+        engine = JsonlRollouts(builder, partial(plan_of, builder=builder))
         for path in files:
             if _is_array(log_files.head(path)):
                 builder.open(path)
@@ -69,7 +69,8 @@ def _has(row: Row, name: str) -> bool:
     return not row.keys().isdisjoint((name, *ALIASES[name]))
 
 
-def _plan(row: Row, path: Path, *, builder: RolloutBuilder) -> Plan | None:
+def plan_of(row: Row, path: Path, *, builder: RolloutBuilder) -> Plan | None:
+    """Return which column is what, from a row with an example of each; None for no rollouts."""
     found = resolve(row, builder)
     columns = {
         name: column

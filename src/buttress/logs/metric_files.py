@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +34,7 @@ class VerlMetrics:
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the metrics of a run."""
         for path in files:
-            _read(path, builder)
+            add_metrics(path, _rows(path, builder), builder)
 
 
 class GenericMetrics:
@@ -51,7 +51,7 @@ class GenericMetrics:
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the metrics of a run."""
         for path in files:
-            _read(path, builder)
+            add_metrics(path, _rows(path, builder), builder)
 
 
 def is_metrics(row: Row) -> bool:
@@ -81,10 +81,11 @@ def _is_verl(row: Row) -> bool:
     return isinstance(row.get("data"), dict) and step_of(row) is not None
 
 
-def _read(path: Path, builder: RolloutBuilder) -> None:
+def add_metrics(path: Path, rows: Iterable[tuple[int, Row]], builder: RolloutBuilder) -> None:
+    """Hand over the metrics of a file's rows, each given with its number."""
     builder.open(path)
     metrics = MetricRows()
-    for line, row in _rows(path, builder):
+    for line, row in rows:
         step = step_of(row)
         if step is None:
             builder.problem(path, line, "a row of metrics without a step, left out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from buttress.logs.builder import RolloutBuilder
 
 # Polars panics, instead of raising, on some damaged pages; its panic is no Exception.
-FAULTS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
+FAULTS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 MAGIC = b"PAR1"
 
@@ -27,6 +27,11 @@ def schema(path: Path, builder: RolloutBuilder) -> pl.Schema | None:
     except FAULTS as fault:
         builder.problem(path, 0, damage(path, fault))
         return None
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """Return a file as a lazy frame; its name is a name and no pattern."""
+    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
 def size_of(path: Path) -> int:
@@ -79,6 +84,13 @@ def numbers(series: pl.Series) -> tuple[Any, int]:
     return read.fill_null(float("nan")).to_numpy(), known - (read.len() - read.null_count())
 
 
+def distinct(frame: pl.LazyFrame, name: str) -> Iterator[tuple[int, str]]:
+    """Yield hash and text of each distinct value of a column; chat messages become text."""
+    pair = frame.select(pl.col(name).hash().alias("hash"), pl.col(name).alias("value"))
+    for code, value in pair.unique(subset="hash").collect(engine="streaming").iter_rows():
+        yield code, text_of(value) or ""
+
+
 def texts(path: Path, rows: Sequence[int], names: tuple[str | None, str | None]) -> list[Text]:
     """Return prompt and completion of rows (from 1, ascending); empty where there is no column."""
     wanted = [name for name in names if name is not None]
@@ -99,7 +111,7 @@ def _rows(path: Path, wanted: Iterable[str], index: list[int]) -> pl.DataFrame:
     if not index:
         return pl.DataFrame(schema=dict.fromkeys(wanted, pl.String))
     first, last = index[0], index[-1]
-    stretch = pl.scan_parquet(path).select(*wanted).slice(first, last - first + 1)
+    stretch = scan(path).select(*wanted).slice(first, last - first + 1)
     place = pl.int_range(pl.len(), dtype=pl.Int64)
     offsets = [one - first for one in index]
     return stretch.filter(place.is_in(offsets)).collect(engine="streaming")

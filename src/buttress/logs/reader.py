@@ -71,10 +71,14 @@ class Reader(Protocol):
 
 # In this order: the first that recognises a file reads it. Modules load when first needed.
 _READERS = (
+    "buttress.logs.trl:TrlCompletions",
+    "buttress.logs.trainer_state:TrainerState",
     "buttress.logs.verl:VerlRollouts",
     "buttress.logs.metric_files:VerlMetrics",
     "buttress.logs.generic:GenericRollouts",
     "buttress.logs.metric_files:GenericMetrics",
+    "buttress.logs.tables:TableRollouts",
+    "buttress.logs.tables:TableMetrics",
 )
 
 

@@ -128,18 +128,19 @@ def _without_torn(dump: Dump, size: int | None, builder: RolloutBuilder) -> Dump
 def _mapped(
     there: Mapping[str, None], dumps: Sequence[Dump], builder: RolloutBuilder
 ) -> Iterator[tuple[str, str]]:
-    """Yield what the user mapped; a problem where that cannot be."""
+    """Yield what the user mapped; a problem for what TRL has its own column for."""
+    builder.columns.update(there)
+    grouped = any(dump.group is not None for dump in dumps)
     for canonical, name in builder.options.map.items():
-        known = name in there or (canonical == "group" and any(d.group is not None for d in dumps))
-        if known and canonical not in (*FIXED, "prompt_id"):
+        if canonical in (*FIXED, "prompt_id") and dumps:
             builder.mapped.add(canonical)
-            if canonical != "group":
-                yield canonical, name
-        elif dumps:
-            message = f"no column of numbers {name!r} for {canonical}"
-            if canonical in (*FIXED, "prompt_id"):
-                message = f"--map {canonical}: TRL's own column is read"
+            message = f"{canonical} is TRL's own column; --map {canonical}={name} was ignored"
             builder.problems.once((canonical, name), str(dumps[0].file), 0, message)
+        elif canonical == "group" and grouped:
+            builder.mapped.add(canonical)
+        elif name in there:
+            builder.mapped.add(canonical)
+            yield canonical, name
 
 
 def _sum(rewards: Rewards) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from buttress.logs import parquet
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.prose import text_digest, text_of
+from buttress.logs.prose import text_digest
 
 FILE = re.compile(r"completions_(\d+)\.parquet$")
 TEXTS = ("prompt", "completion")
@@ -131,12 +131,12 @@ class Loader:
         group = next((name for name in self._group if name in schema), None)
         hashes = {name: pl.col(name).hash().alias(f"#{name}") for name in schema if name != "step"}
         kept = [name for name in schema if name not in TEXTS and _may_hold_numbers(schema[name])]
-        rows = pl.scan_parquet(path)
+        rows = parquet.scan(path)
         frame = rows if parquet.size_of(path) > WHOLE_BYTES else rows.collect().lazy()
-        for code, prompt in _distinct(frame, "prompt", hashes):
+        for code, prompt in parquet.distinct(frame, "prompt"):
             self.prompts.setdefault(code, text_digest(prompt))
         if group is not None:
-            self.groups.update(_distinct(frame, group, hashes))
+            self.groups.update(parquet.distinct(frame, group))
         read = frame.select(*kept, *hashes.values()).collect(engine="streaming")
         digest = _mixed([read[f"#{name}"].to_numpy() for name in hashes])
         grouped = [pl.col(f"#{group}").alias("#group")] if group else []
@@ -187,15 +187,6 @@ class Loader:
 
 def _may_hold_numbers(dtype: pl.DataType) -> bool:
     return dtype.is_numeric() or dtype in (pl.Boolean, pl.Null, pl.String)
-
-
-def _distinct(
-    frame: pl.LazyFrame, name: str, hashes: Mapping[str, pl.Expr]
-) -> Iterator[tuple[int, str]]:
-    """Yield hash and text of each distinct value."""
-    rows = frame.select(hashes[name], name).unique(subset=f"#{name}").collect(engine="streaming")
-    for code, value in rows.iter_rows():
-        yield code, text_of(value) or ""
 
 
 def _mixed(hashes: list[NDArray[Any]]) -> NDArray[np.uint64]:

@@ -12,7 +12,7 @@ from buttress.logs.problems import Problems
 from buttress.logs.prose import unknown_fingerprints
 
 _PLAIN = {float, int, bool, type(None)}
-_NULLS = {"", "nan", "none", "null", "na", "n/a"}
+NULLS = {"", "nan", "none", "null", "na", "n/a"}
 _FILL: dict[str, Any] = {"step": 0, "sample": -1, "group": -1, "prompt": -1, "prompt_id": -1}
 
 
@@ -121,7 +121,7 @@ def _spelled(where: Place, name: str, at: int, value: str) -> float:
         number = float(value)
     except ValueError:
         number = math.nan
-        if value.strip().lower() not in _NULLS:
+        if value.strip().lower() not in NULLS:
             kind = f"{name} is not a number"
             message = f"{kind}: {short(value)}; taken as unknown"
             where.problems.add(where.file, _line(where, at), message, kind=kind)
