@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks.trl import ButtressGRPOMixin, attach
-from buttress.remedies import estimator
+from buttress.remedies import estimator, remedies
 from tests.helpers import require
 from tests.hooks import tiny
 
@@ -27,8 +29,16 @@ def expected(est: Any, rewards: list[float | None], size: int = 4) -> np.ndarray
     return est(Groups.from_dense(values.reshape(-1, size))).numpy()
 
 
-@pytest.mark.parametrize(("scale_rewards", "remedy"), [("group", "grpo"), ("none", "dr_grpo")])
-def test_grpo_gives_trls_own_advantages(tmp_path, scale_rewards, remedy):
+@pytest.mark.parametrize(
+    ("remedy", "options", "settings"),
+    [
+        ("grpo", {}, {}),
+        ("dr_grpo", {}, {"scale_rewards": "none"}),
+        ("global_norm", {"scale": "batch"}, {"scale_rewards": "batch"}),
+        ("gdpo", {}, {"multi_objective_aggregation": "normalize_then_sum"}),
+    ],
+)
+def test_remedies_that_trl_has_too_give_its_own_advantages(tmp_path, remedy, options, settings):
     scripts = [
         tiny.Script(tiny.table(seed, 4, 16, missing=0.25), name=f"part_{seed}") for seed in (1, 2)
     ]
@@ -36,12 +46,12 @@ def test_grpo_gives_trls_own_advantages(tmp_path, scale_rewards, remedy):
         tmp_path,
         scripts,
         kind=tiny.recorder(),
-        scale_rewards=scale_rewards,
         reward_weights=[1.0, 0.3],
         per_device_train_batch_size=16,
         max_steps=4,
+        **settings,
     )
-    outputs = tiny.watch(attach(trainer, remedy))
+    outputs = tiny.watch(attach(trainer, remedy, **options))
     trainer.train()
     assert len(outputs) == 4
     unscorable = 0
@@ -91,6 +101,21 @@ def test_every_loss_trains_on_the_replaced_advantages(tmp_path, loss_type):
         np.testing.assert_allclose(output["advantages"], expected(est, row), rtol=1e-6)
     assert np.isfinite(tiny.logged(trainer, "loss")).all()
     assert min(tiny.logged(trainer, "grad_norm")) > 0
+
+
+@pytest.mark.parametrize("name", [page.name for page in remedies("advantage")])
+def test_every_advantage_remedy_trains_or_is_refused(tmp_path, name):
+    trainer = tiny.trainer(tmp_path, tiny.Script(tiny.table(5, 2, 8, missing=0.1)), max_steps=2)
+    est = estimator(name)
+    if "entropy" in est.wanted:
+        with pytest.raises(UsageError, match="needs entropy of each rollout"):
+            attach(trainer, name)
+        return
+    outputs = tiny.watch(attach(trainer, name))
+    trainer.train()
+    assert tiny.logged(trainer, "buttress/fallback") == [0.0, 0.0]
+    assert any(output["advantages"].any() for output in outputs)
+    est.load_state_dict(json.loads(json.dumps(trainer._buttress.estimator.state_dict())))
 
 
 def test_a_dead_batch_moves_the_model_only_with_the_remedy(tmp_path):

@@ -75,6 +75,7 @@ def test_wrong_arguments_fail_at_attach_and_change_nothing(tmp_path, arguments, 
         ({"scale_rewards": "none"}, "grpo", "asks for advantages that are not scaled"),
         ({"scale_rewards": False}, "avspo", "asks for advantages that are not scaled"),
         ({"scale_rewards": "batch"}, "avspo", "scales by the whole batch"),
+        ({"scale_rewards": "batch"}, "global_norm", "scales by the whole batch"),
         ({"multi_objective_aggregation": "normalize_then_sum"}, "grpo", "works on their sum"),
     ],
 )
@@ -91,7 +92,7 @@ def test_remedies_that_do_not_scale_go_with_scale_rewards_none(tmp_path, remedy)
 
 def test_a_column_that_trl_cannot_give_is_named(tmp_path):
     needy = estimator("grpo")
-    needy.columns = ("length", "reward/script", "entropy")
+    needy.wants = ("length", "reward/script", "entropy")
     with pytest.raises(UsageError, match="needs entropy of each rollout"):
         attach(tiny.trainer(tmp_path, ONES), needy)
 

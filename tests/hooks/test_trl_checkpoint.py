@@ -14,7 +14,9 @@ require("trl")
 torch = require("torch")
 pytestmark = [pytest.mark.trl, *map(pytest.mark.filterwarnings, tiny.QUIET)]
 
-REWARDS = tiny.Script(tiny.table(11, 6, 8))
+# a reward of 2 in the first step only: the levels of the run must outlive a resume
+TABLE = tiny.table(11, 6, 8)
+REWARDS = tiny.Script([[2.0, *TABLE[0][1:]], *TABLE[1:]])
 
 
 def build(folder, **settings):
@@ -34,7 +36,7 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(tmp_path):
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert resumed._buttress.estimator.state_dict() == final
     assert resumed._buttress.generations == straight._buttress.generations == 6
-    assert resumed._buttress.levels == straight._buttress.levels
+    assert resumed._buttress.levels == straight._buttress.levels == (0, 2)
     for first, second in zip(outputs[3:], again, strict=True):
         torch.testing.assert_close(first["advantages"], second["advantages"])
 
@@ -82,3 +84,12 @@ def test_a_checkpoint_without_our_state_starts_afresh_with_one_warning(tmp_path,
     warned = [line for line in caplog.records if line.name == "buttress.hooks"]
     assert len(warned) == 1
     assert "resume its state" in warned[0].getMessage()
+
+
+def test_only_the_process_that_saves_writes_the_state(tmp_path, monkeypatch):
+    trainer = build(tmp_path)
+    (tmp_path / "checkpoint-0").mkdir()
+    for saves in (False, True):
+        monkeypatch.setattr(type(trainer.args), "should_save", saves)
+        trainer._buttress.save(trainer, None)
+        assert (tmp_path / "checkpoint-0" / "buttress_state.json").exists() is saves

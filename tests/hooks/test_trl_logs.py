@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,8 @@ import pytest
 
 from buttress.groups import check_grouping
 from buttress.hooks.trl import attach
+from buttress.hooks.trl_logs import rewrite_advantages
+from buttress.logs.prose import text_digest
 from buttress.measures import collapse_rate, composition
 from tests.helpers import require
 from tests.hooks import tiny
@@ -157,8 +161,7 @@ def test_prompts_keep_their_identity_over_steps(tmp_path):
     attach(trainer, "grpo", notes)
     trainer.train()
     ids = [sorted(groups.prompt_id) for _, groups in notes.seen]
-    assert ids[0][0] != ids[0][1]
-    assert ids == [ids[0]] * 4
+    assert ids == [sorted(map(text_digest, ("1+1=", "2+2=")))] * 4
 
 
 def test_unknown_is_null_and_never_zero(tmp_path):
@@ -233,3 +236,12 @@ def test_truncated_rows_keep_their_length_when_masked(tmp_path):
     groups = notes.seen[0][1]
     assert groups.columns["truncated"].any()
     assert (groups.columns["length"][groups.columns["truncated"]] == 6).all()
+
+
+def test_only_the_advantages_of_the_last_generation_are_rewritten():
+    entries = deque([1, 2, 3, 4], maxlen=6)
+    trainer = SimpleNamespace(_logs={"advantages": entries})
+    rewrite_advantages(trainer, [7, 8])
+    assert list(entries) == [1, 2, 7, 8]
+    rewrite_advantages(trainer, [5] * 5)
+    assert list(entries) == [5] * 5

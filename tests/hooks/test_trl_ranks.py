@@ -17,16 +17,30 @@ from tests.helpers import require
 from tests.hooks import tiny, two_ranks
 
 require("trl")
+FileLock = require("filelock").FileLock
 pytestmark = [pytest.mark.trl, *map(pytest.mark.filterwarnings, tiny.QUIET)]
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    """What both ranks saw in all scenarios of `two_ranks`, and what torchrun printed."""
-    folder = tmp_path_factory.mktemp("ranks")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    """What both ranks saw in all scenarios of `two_ranks`, what torchrun printed, and the folder.
+
+    Launched once, also where several pytest workers share the tests of this file.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "two_ranks"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "printed").write_text(launch(folder))
+    found = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    return found, (folder / "printed").read_text(), folder
+
+
+def launch(folder):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(
-        [*launch, "-m", "tests.hooks.two_ranks", str(folder)],
+        [*torchrun, "-m", "tests.hooks.two_ranks", str(folder)],
         cwd=Path(__file__).parents[2],
         env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         capture_output=True,
@@ -34,9 +48,9 @@ def ranks(tmp_path_factory):
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    found = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
-    return found, done.stdout + done.stderr, folder
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-6000:]
+    return printed
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ class Attachment:
 
     def __init__(self, trainer: Any, remedy: Any, monitor: Any, options: dict[str, Any]) -> None:
         check_trainer(trainer)
-        self.estimator = build_estimator(remedy, options)
+        self.estimator = build_estimator(trainer, remedy, options)
         check_settings(trainer, remedy, self.estimator)
         check_monitor(monitor)
         self.monitor = monitor

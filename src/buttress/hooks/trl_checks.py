@@ -68,9 +68,13 @@ def check_trainer(trainer: Any) -> None:
         )
 
 
-def build_estimator(remedy: Any, options: dict[str, Any]) -> Any:
+def build_estimator(trainer: Any, remedy: Any, options: dict[str, Any]) -> Any:
     """Return the estimator that `remedy` names, or `remedy` itself if it is one."""
     if isinstance(remedy, str):
+        if remedy in PER_OBJECTIVE:
+            weights = trainer.reward_weights.tolist()
+            names = trainer.reward_func_names
+            options = {"weights": dict(zip(names, weights, strict=True))} | options
         return estimator(remedy, **options)
     if options:
         raise UsageError(
@@ -91,7 +95,7 @@ def check_settings(trainer: Any, remedy: Any, built: Any) -> None:
     """Raise `UsageError` where TRL was asked for what the remedy would silently undo."""
     name = remedy if isinstance(remedy, str) else type(remedy).__name__
     offered = PROVIDED | {f"reward/{function}" for function in trainer.reward_func_names}
-    needed = [column for column in getattr(built, "columns", ()) if column not in offered]
+    needed = [column for column in getattr(built, "wanted", ()) if column not in offered]
     if needed:
         raise UsageError(
             f"remedy {name!r} needs {', '.join(needed)} of each rollout, which TRL does not know; "
@@ -104,7 +108,8 @@ def check_settings(trainer: Any, remedy: Any, built: Any) -> None:
             "multi_objective_aggregation='normalize_then_sum' normalises each reward by itself, "
             f"but remedy {name!r} works on their sum; set it to 'sum_then_normalize'"
         )
-    if trainer.scale_rewards == "batch" and name not in BATCH_SCALED:
+    scales_batch = name in BATCH_SCALED and getattr(built, "scale", "batch") == "batch"
+    if trainer.scale_rewards == "batch" and not scales_batch:
         raise UsageError(
             f"scale_rewards='batch' scales by the whole batch, but remedy {name!r} replaces that "
             "scale by its own; leave scale_rewards at 'group'"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from buttress.errors import UsageError
 from buttress.groups import Groups
+from buttress.logs.prose import text_digest, text_of
 
 Mode = Literal["train", "eval"]
 
@@ -59,18 +60,26 @@ def mode_of(trainer: Any) -> Mode:
 def prompt_number(example: Mapping[str, Any], *, whole: bool = False) -> int:
     """Return a 64-bit identity of a data set row, equal on every rank and in every run.
 
-    It is that of the prompt with its images; with `whole`, or without a prompt, of the whole row.
+    It is that of the prompt's text, as in the readers of logs; of the text and the images where
+    there are any; of the whole row with `whole`, or without a prompt.
 
     Examples
     --------
     >>> prompt_number({"prompt": "2+2=", "answer": 4}) == prompt_number({"prompt": "2+2="})
     True
     """
-    names = ("prompt", "image", "images")
-    kept = {name: example[name] for name in names if example.get(name) is not None}
-    chosen = dict(example) if whole or not kept else kept
-    text = json.dumps(chosen, sort_keys=True, default=_fingerprint)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+    prompt, images = example.get("prompt"), example.get("images", example.get("image"))
+    if whole or prompt is None:
+        text = _as_json(example)
+    elif images is None:
+        text = text_of(prompt) or ""
+    else:
+        text = _as_json([prompt, images])
+    return int.from_bytes(bytes.fromhex(text_digest(text)), "big", signed=True)
+
+
+def _as_json(thing: Any) -> str:
+    return json.dumps(thing, sort_keys=True, default=_fingerprint)
 
 
 def _fingerprint(thing: Any) -> str:
