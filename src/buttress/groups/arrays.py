@@ -16,7 +16,7 @@ def to_numpy(values: Any) -> NDArray[Any]:
 
     A masked entry of a NumPy masked array becomes NaN. Raises `UsageError` on ragged input.
     """
-    if isinstance(values, np.ma.MaskedArray):
+    if hasattr(values, "mask") and hasattr(values, "filled"):
         return np.ma.filled(values.astype(np.float64), np.nan)
     if hasattr(values, "detach"):
         values = values.detach().cpu()

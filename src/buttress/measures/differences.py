@@ -33,13 +33,15 @@ def paired_difference(
 
     Neighbouring steps share a policy and are not independent, so the differences are averaged in
     about ``sqrt(n)`` consecutive batches, and a t interval and test are taken over the batch
-    means (the method of batch means; A. Law, Simulation Modeling and Analysis, section 9.5).
+    means (the method of batch means).
 
     Parameters
     ----------
     first, second
         Shape ``(step,)`` in the order of the steps; pairs with a NaN are left out. Fewer than
         four pairs give NaN bounds.
+
+    Source: A. Law, Simulation Modeling and Analysis, section 9.5 (batch means).
 
     Examples
     --------
@@ -74,7 +76,12 @@ def paired_difference(
 def rate_difference(
     first: tuple[float, float], second: tuple[float, float], *, confidence: float = 0.95
 ) -> Difference:
-    """Compare two independent rates, each ``(successes, trials)``.
+    """Compare two independent rates.
+
+    Parameters
+    ----------
+    first, second
+        ``(successes, trials)`` of each; without trials all is NaN. Trials may be fractional.
 
     Source: hybrid score interval, method 10 of R. Newcombe, Statist. Med. 17 (1998).
 

@@ -16,8 +16,8 @@ def wilson_interval(
 ) -> tuple[float, float]:
     """Return the Wilson score interval of a rate, in [0, 1].
 
-    ``trials`` may be fractional (an effective sample size), which is why SciPy's integer
-    version is not used here; the tests compare the two. No trials give ``(nan, nan)``.
+    ``trials`` may be fractional (an effective sample size) and so may ``successes``, which is why
+    SciPy's integer version is not used here; the tests compare the two. No trials give NaN bounds.
 
     Source: E. B. Wilson, J. Am. Stat. Assoc. 22 (1927).
 
