@@ -111,6 +111,17 @@ class TestFormatSaturated:
         levels = np.repeat(RNG.integers(1, 9, 64) / 10, 8).reshape(64, 8)
         assert self.rule not in names(Groups.from_dense(levels, correct=DEAD))
 
+    def test_a_bonus_on_a_hard_half_is_plain_all_wrong(self):
+        correct = np.tile([0.0, 1.0], (64, 4))
+        correct[:40] = 0
+        groups = run(correct, format=DEAD + 0.1)
+        assert self.rule not in names(groups)
+        assert "all-wrong-collapse" in names(groups)
+
+    def test_a_task_that_differs_between_prompts_is_not_dead(self):
+        task = np.where(np.arange(64) % 2, -7.0, 3.0)[:, None] + DEAD
+        assert self.rule not in names(run(task=task, format=DEAD + 1))
+
     def test_all_zero_is_plain_collapse(self):
         assert self.rule not in names(run(DEAD, format=DEAD))
 

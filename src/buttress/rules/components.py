@@ -94,8 +94,9 @@ def format_saturated(this: Rule, case: Case) -> Iterator[Finding]:
 
     What it sees
         Groups tied at one level above zero in which nothing was solved, for at least half of the
-        tied groups of a collapsed run: by `correct`, by a component whose name says correctness,
-        or by a component that is zero throughout beside one that is constant.
+        tied groups of a collapsed run in which 80 % of the groups are unsolved: by `correct`, by
+        a component whose name says correctness, or by a component that is zero throughout beside
+        one that is constant.
     Why it matters
         The mean reward is above zero and flat, which reads like prompts that are too easy. They
         are out of reach: the level is that of the format.
@@ -116,8 +117,8 @@ def format_saturated(this: Rule, case: Case) -> Iterator[Finding]:
     by = f" ({', '.join(shaping.lifted_by)})" if shaping.lifted_by else ""
     yield this.finding(
         severity,
-        f"{lifted} of {tied} tied groups stand at {level:g}{by} although {shaping.dead} is zero "
-        "in them: the format is learnt, the task is not",
+        f"{lifted} of {tied} tied groups stand at {level:g}{by} although {shaping.dead} is at "
+        "the bottom in them: the format is learnt, the task is not",
         {
             "groups": lifted,
             "share_of_tied": lifted / tied,

@@ -27,7 +27,7 @@ class Shaping:
     movers
         Components that vary in at least half of the moved groups.
     lifted
-        Groups tied above zero, all at one level, although nothing in them is solved.
+        Groups tied above zero, all at one level, in a run in which (nearly) nothing is solved.
     lifted_by
         The components that are constant and not zero.
     dead
@@ -56,9 +56,10 @@ def read_shaping(
     others = [name for name in components if is_component(name) and name != dead]
     constant = tuple(name for name in others if _constant_at_top(components[name]))
     lifted = total.tied & wrong & (total.low > total.tolerance.atol)
-    for name in constant:
-        lifted |= total.tied & wrong & components[name].tied
-    lifted = lifted if _one_level(total.low[lifted]) else nothing
+    # where correctness lives in other groups, these are plain all-wrong groups with a bonus
+    judged = components[dead].eligible if dead else nothing
+    if wrong.sum() < at.COMPONENT_DEAD * judged.sum() or not _one_level(total.low[lifted]):
+        lifted = nothing
     if correctness is None:
         return Shaping(nothing, False, (), lifted, constant, dead)
     moved = correctness.tied & total.mixed
