@@ -32,6 +32,11 @@ def example(rows: list[Row]) -> Row:
     }
 
 
+def text_columns(plan: Plan) -> tuple[str | None, str | None]:
+    """Return the columns of prompt and completion, None where there is none."""
+    return plan.columns.get("prompt"), plan.columns.get("completion")
+
+
 def add_rollouts(frame: pl.LazyFrame, plan: Plan, file: int, builder: RolloutBuilder) -> None:
     """Hand every row to the builder, a stretch at a time; rows are numbered from 1."""
     n_rows = frame.select(pl.len()).collect().item()

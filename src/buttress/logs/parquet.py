@@ -29,6 +29,15 @@ def schema(path: Path, builder: RolloutBuilder) -> pl.Schema | None:
         return None
 
 
+def fault(path: Path) -> str | None:
+    """Return why the file cannot be opened as Parquet, None where it can."""
+    try:
+        pl.read_parquet_schema(path)
+    except FAULTS as why:
+        return damage(path, why)
+    return None
+
+
 def scan(path: Path) -> pl.LazyFrame:
     """Return a file as a lazy frame; its name is a name and no pattern."""
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)

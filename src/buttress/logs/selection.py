@@ -70,6 +70,9 @@ def _ask(
     except OSError as fault:
         found.unreadable.append((path, fault.strerror or str(fault)))
         return
+    if path.suffix.lower() == ".parquet" and (why := _parquet_fault(path)):
+        found.unreadable.append((path, why))
+        return
     # columns that the user maps are rollouts, whatever else the file looks like
     mapped = any(column.encode() in head for column in options.map.values())
     for reader in known:
@@ -77,6 +80,12 @@ def _ask(
             found.take(reader, path)
             return
     rest.append(path)
+
+
+def _parquet_fault(path: Path) -> str | None:
+    from buttress.logs import parquet  # slow to import, and often not needed
+
+    return parquet.fault(path)
 
 
 def _force(found: Selection, rest: list[Path], known: list[Reader], options: ReadOptions) -> None:

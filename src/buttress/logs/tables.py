@@ -37,9 +37,8 @@ class TableRollouts:
     suffixes: ClassVar[tuple[str, ...]] = _SUFFIXES
 
     def sniff(self, path: Path, head: bytes) -> bool:
-        """Return whether a row has a reward; a damaged Parquet file is taken too."""
-        rows = _examples(path, head)
-        return any(map(is_rollout, rows)) or (not rows and path.suffix.lower() == ".parquet")
+        """Return whether a row has a reward."""
+        return any(map(is_rollout, _examples(path, head)))
 
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the rollouts of a run."""
@@ -107,7 +106,7 @@ def _read_parquet(path: Path, builder: RolloutBuilder) -> None:
         frame = parquet.scan(path)
         rows = lazy.examples(frame, frame.collect_schema())
         plan = plan_of(lazy.example(rows), path, builder=builder)
-        fetch = plan and partial(parquet.texts, names=_text_columns(plan))
+        fetch = plan and partial(parquet.texts, names=lazy.text_columns(plan))
         file = builder.open(path, fetch)
         if plan:
             lazy.add_rollouts(frame, plan, file, builder)
@@ -127,7 +126,7 @@ def _read_csv(path: Path, head: bytes, builder: RolloutBuilder) -> None:
         builder.problem(path, 1, _NONE.format(names))
         return
     _tell_doubles(table, builder)
-    columns = _text_columns(plan)
+    columns = lazy.text_columns(plan)
     file = builder.open(path, lambda _, rows: table.texts(rows, columns))
     for chunk in table.chunks(builder):
         read = {name: _column(chunk, name, plan, path, builder) for name in plan.columns}
@@ -176,8 +175,3 @@ def _tell_doubles(table: CsvFile, builder: RolloutBuilder) -> None:
     if double:
         message = f"{', '.join(double)} stands in the header more than once; the first is read"
         builder.problem(table.path, 1, message)
-
-
-def _text_columns(plan: Plan) -> tuple[str | None, str | None]:
-    prompt, completion = (plan.columns.get(name) for name in ("prompt", "completion"))
-    return prompt, completion
