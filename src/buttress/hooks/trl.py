@@ -102,7 +102,7 @@ class ButtressGRPOMixin(_Base):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if self._buttress is not None:
-            self._buttress.load(checkpoint)
+            self._buttress.load(self, checkpoint)
 
 
 def attach(trainer: T, remedy: Any = "avspo", monitor: Any = None, **options: Any) -> T:

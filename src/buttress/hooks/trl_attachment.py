@@ -133,12 +133,25 @@ class Attachment:
             path = folder / f"checkpoint-{trainer.state.global_step}" / STATE_FILE
             path.write_text(json.dumps(state), encoding="utf-8")
 
-    def load(self, checkpoint: str | None) -> None:
-        """Take over the state of a checkpoint; without one, warn and start afresh."""
+    def load(self, trainer: Any, checkpoint: str | None) -> None:
+        """Take over the state of a checkpoint; without one, warn and start afresh.
+
+        The main process reads it for all, so that no rank can come to another state.
+        """
         if checkpoint is None:
             return
-        with self.faults.shield("resume its state", "the remedy starts afresh"):
-            state = json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
+        from accelerate.utils import broadcast_object_list
+
+        found: list[Any] = [None]
+        doing, instead = "resume its state", "the remedy starts afresh"
+        if trainer.accelerator.is_main_process:
+            with self.faults.shield(doing, instead):
+                text = (Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8")
+                found = [json.loads(text)]
+        (state,) = broadcast_object_list(found)
+        if state is None:
+            return
+        with self.faults.shield(doing, instead):
             self.estimator.load_state_dict(state["estimator"])
             self.generations = int(state["generations"])
             levels = (math.nan if level is None else float(level) for level in state["levels"])
