@@ -7,7 +7,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit bench wheel clean
+.PHONY: help demo test lint types imports unit verl bench wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,7 +28,10 @@ imports: .venv/ready ## imports go one way
 	$(BIN)/lint-imports
 
 unit: .venv/ready ## all tests
-	$(BIN)/python -m pytest -n 2 --doctest-modules
+	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl
+
+verl: .venv-verl/ready ## the verl plugin, in an environment of its own (verl and TRL pin different transformers)
+	RAY_AUTH_MODE=disabled .venv-verl/bin/python -m pytest -p no:cacheprovider tests/hooks_verl
 
 bench: .venv/ready ## speed, as ratios measured side by side
 	$(BIN)/python -m benchmarks
@@ -41,11 +44,18 @@ wheel: .venv/ready ## build the wheel and try it in an environment of its own
 	cd build && wheel-venv/bin/buttress diagnose ../tests/logs/data/verl_v1 --fail-on never --html report.html
 
 clean: ## remove what the targets made
-	rm -rf .venv dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-verl dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip
 	$(BIN)/python -m pip install -q $(TORCH)
 	$(BIN)/python -m pip install -q -e '.[trl]' --group dev
+	touch $@
+
+.venv-verl/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-verl
+	.venv-verl/bin/python -m pip install -q --upgrade pip
+	.venv-verl/bin/python -m pip install -q $(TORCH)
+	.venv-verl/bin/python -m pip install -q -e '.[verl]' pytest hypothesis
 	touch $@
