@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 import buttress as bt
@@ -17,7 +18,7 @@ METHODS = {
 
 
 def test_every_advantage_method_is_there():
-    assert METHODS <= {one.name for one in remedies("advantage")}
+    assert {one.name for one in remedies("advantage")} >= METHODS
 
 
 def test_a_page_is_read_off_the_class():
@@ -37,10 +38,26 @@ def test_pages_of_a_kind():
     assert {one.kind for one in remedies()} >= {"advantage", "loss"}
 
 
-def test_a_loss_is_no_estimator():
-    name = registry.names("loss")[0]
-    with pytest.raises(ValueError, match=f"{name!r} is a loss remedy"):
-        bt.estimator(name)
+@pytest.mark.parametrize("name", registry.names())
+def test_every_name_gives_advantages(name):
+    """What is no estimator stands for the one that its paper pairs it with."""
+    rewards, ids = [1, 0, 0, 0.5, 0.5], [7, 7, 7, 8, 8]
+    stands_for = {"dr_grpo_loss": "dr_grpo", "dcpo_clip": "dcpo", "mcpo_hinge_kl": "mcpo"}
+    kind = page(name).kind
+    known = kind in ("advantage", "token")
+    expected = name if known else stands_for.get(name, "grpo")
+    assert type(bt.estimator(name)) is registry.lookup(expected)
+    got = bt.advantages(rewards, ids, method=name)
+    assert got.shape == (5,)
+    assert np.isfinite(got).all()
+    if not known:
+        assert got.tolist() == bt.advantages(rewards, ids, method=expected).tolist()
+
+
+def test_options_are_those_of_the_estimator():
+    assert bt.estimator("sapo", eps=0.5).eps == 0.5
+    with pytest.raises(ValueError, match="unknown option of grpo 'temperature_pos'"):
+        bt.estimator("sapo", temperature_pos=1.0)
 
 
 def test_options_do_not_hide_behind_the_arguments_of_advantages():

@@ -98,12 +98,15 @@ def create(name: str, **options: Any) -> Any:
 def estimator(name: str, **options: Any) -> Any:
     """Return an estimator: ``est(groups)`` gives advantages, state is kept between the calls.
 
+    Every name of the catalogue has one. A loss or a way of sampling stands for the advantages that
+    its paper pairs it with; an internal reward stands for GRPO, with that reward in the groups.
+
     Parameters
     ----------
     name
-        A name of kind ``advantage`` or ``token`` in `remedies()`.
+        A name in `remedies()`.
     options
-        As the page of the remedy lists them; `tolerance` (when rewards count as tied) too.
+        Of the estimator, as its page lists them; `tolerance` (when rewards count as tied) too.
 
     Examples
     --------
@@ -113,13 +116,12 @@ def estimator(name: str, **options: Any) -> Any:
     [0.5, -0.5, 0.0, 0.0, 0.0]
     >>> est.reading["acr"]
     0.5
+    >>> type(estimator("mcpo_hinge_kl")).__name__
+    'Mcpo'
     """
-    lookup(name)
+    thing = lookup(name)
     if _KINDS[name] not in ESTIMATOR_KINDS:
-        raise UsageError(
-            f"{name!r} is a {_KINDS[name]} remedy and gives no advantages by itself. "
-            f"Estimators: {', '.join(names(*ESTIMATOR_KINDS))}"
-        )
+        name = getattr(thing, "advantage", "grpo")
     return create(name, **options)
 
 

@@ -33,7 +33,7 @@ def advantages(
     group_ids
         Shape ``(row,)``: rows of one id are compared with each other.
     method
-        A name of kind ``advantage`` in `remedies()`.
+        A name in `remedies()`; `estimator` says what those stand for that give no advantages.
     prompt_id, columns
         One prompt per row, and further per-row columns, for the methods that need them.
     options
