@@ -12,9 +12,12 @@ from buttress.remedies import (  # noqa: F401
     focal,
     gdpo,
     group_norm,
+    internal,
     losses,
+    pools,
     posterior,
     prompt_weights,
+    sampling,
     spo,
 )
 from buttress.remedies.batch import Batch

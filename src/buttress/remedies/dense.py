@@ -11,6 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 from numpy.typing import NDArray
 
+from buttress.errors import UsageError
 from buttress.groups import Groups, Tolerance
 from buttress.groups.arrays import to_numpy
 
@@ -72,7 +73,10 @@ class Dense:
 
         Cells where the column is unknown are hidden too; counts, range and ties are the column's.
         """
-        values = np.clip(self.fetch(self.groups.column(name)), -LARGEST, LARGEST)
+        flat = self.groups.column(name)
+        if flat is None:
+            raise UsageError(f"these groups have no column {name!r}")
+        values = np.clip(self.fetch(flat), -LARGEST, LARGEST)
         hidden = np.isnan(values) if self.mask is None else np.isnan(values) | ~_host(self.mask)
         real = np.where(hidden, 0.0, values)
         low = np.where(hidden, np.inf, values).min(axis=1, initial=np.inf)

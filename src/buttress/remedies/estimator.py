@@ -35,6 +35,7 @@ class Estimator:
     """
 
     signals_ties: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False  # the order of a group's samples matters
     batchwide: ClassVar[bool] = False  # it uses statistics of the whole step
     wants: ClassVar[tuple[str, ...]] = ()  # columns that it uses
 

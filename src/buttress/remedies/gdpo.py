@@ -49,24 +49,24 @@ class Gdpo(Estimator):
     signals_ties = True
     batchwide = True
 
-    rewards: tuple[str, ...] | None = None
+    components: tuple[str, ...] | None = None
     weights: Mapping[str, float] | None = None
     eps: float = 1e-4
     ddof: int = 1
 
     def check(self) -> None:
         check_divisor(self.eps, self.ddof)
-        if isinstance(self.rewards, str):
-            raise UsageError(f"rewards must be a list of names; got {self.rewards!r}")
-        if self.rewards is not None:
-            self.rewards = tuple(self.rewards)
+        if isinstance(self.components, str):
+            raise UsageError(f"components must be a list of names; got {self.components!r}")
+        if self.components is not None:
+            self.components = tuple(self.components)
         self._sums: WeakKeyDictionary[Dense, Any] = WeakKeyDictionary()
         for name, weight in (self.weights or {}).items():
             options.number(f"weights[{name!r}]", weight)
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        return tuple(PREFIX + name for name in self.rewards or ())
+        return tuple(PREFIX + name for name in self.components or ())
 
     def collect(self, view: View) -> Mapping[str, Moments]:
         return {"sum": moments_of(view, self._sum)}
@@ -83,7 +83,7 @@ class Gdpo(Estimator):
 
     def _added(self, block: Dense) -> Any:
         known = block.groups.columns
-        names = self.rewards
+        names = self.components
         if names is None:
             names = sorted(name[len(PREFIX) :] for name in known if name.startswith(PREFIX))
         parts = [name for name in names if PREFIX + name in known]

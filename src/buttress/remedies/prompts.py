@@ -180,10 +180,11 @@ def _sum_by(seen: Rows, place: NDArray[np.int64], n: int) -> Rows:
     if len(place) == n:
         order = np.argsort(place)
         return seen.pick(order)
-    count = np.bincount(place, weights=seen.count, minlength=n)
+    count = np.bincount(place, weights=seen.count, minlength=n).astype(np.float64)
     mean = np.bincount(place, weights=seen.count * seen.mean, minlength=n) / count
     apart = seen.mean - mean[place]
     m2 = np.bincount(place, weights=seen.m2 + seen.count * apart * apart, minlength=n)
+    m2 = m2.astype(np.float64)
     low, high = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(low, place, seen.low)
     np.maximum.at(high, place, seen.high)
