@@ -5,7 +5,7 @@ import pytest
 
 from buttress.groups import Groups
 from buttress.rules import Severity
-from buttress.rules.prompt_counts import Counts, count_prompts, tie_curve
+from buttress.rules.prompt_counts import Counts, count_groups, count_prompts, tie_curve
 from tests.rules.runs import binary, names, of, steps_of, the
 
 
@@ -29,7 +29,8 @@ class TestGroupSizeFloor:
 
     def test_curve_of_equal_prompts(self):
         groups = self.run(np.full(4000, 0.18))
-        curve = tie_curve(count_prompts(groups, groups.rewards, late=True))
+        counts = count_groups(groups, groups.rewards)
+        curve = tie_curve(count_prompts(groups, counts, late=True))
         np.testing.assert_allclose(curve.tied, [0.705, 0.453, 0.205, 0.042], atol=0.02)
 
     def test_silent_on_truncation_and_on_few_prompts(self):

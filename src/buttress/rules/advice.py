@@ -109,8 +109,10 @@ def against_collapse(case: Case) -> list[Advice]:
     if found:
         return causes[found]
     again = resample(case.acr)
+    # where nothing was ever solved, more of the same is no cure
+    more = [MORE_ROLLOUTS] if case.counts.mixed else []
     kinds = {
-        "all_wrong": [CHECK_VERIFIER, REACHABLE, MORE_ROLLOUTS, TEACH_FROM_TIES],
+        "all_wrong": [CHECK_VERIFIER, REACHABLE, *more, TEACH_FROM_TIES],
         "all_correct": [RETIRE_PROMPTS, HARDER_PROMPTS, again],
     }
     return kinds.get(dominant_kind(case) or "", [again, RETIRE_PROMPTS, TEACH_FROM_TIES])

@@ -28,6 +28,7 @@ from buttress.rules.correctness import Correctness, find_correctness
 from buttress.rules.course import Course, trace_course
 from buttress.rules.length_cap import LengthCap, read_length_cap
 from buttress.rules.logged import FlatBatch, LoggedAdvantages, flat_batch
+from buttress.rules.prompt_counts import Counts, count_groups
 from buttress.rules.repeats import Repeats, read_repeats
 from buttress.rules.shaping import Shaping, read_shaping
 
@@ -132,6 +133,11 @@ class Case:
             return values
         low, high = Levels.of(self.components[name])
         return (values - low) / (high - low) if high > low else values * 0.0
+
+    @cached_property
+    def success_counts(self) -> Counts | None:
+        """Scored rollouts and successes per group, None unless every success is 0 or 1."""
+        return count_groups(self.groups, self.success)
 
     @cached_property
     def length_cap(self) -> LengthCap | None:

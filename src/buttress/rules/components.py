@@ -38,8 +38,9 @@ def component_collapse(this: Rule, case: Case) -> Iterator[Finding]:
 
     What it sees
         The ACR of correctness (`correct`, or the component whose name says so) at 0.8 or more, with
-        the ACR of the total at least 0.2 below it. An error when those groups are all wrong, an
-        info when they are all correct or when the rest looks like partial credit for the task.
+        the ACR of the total at least 0.2 below it. An error when 80 % of the groups are all wrong,
+        an info when most of the tied ones are all correct or when the rest looks like partial
+        credit for the task, else a warning.
         Without rollouts, a rewards/<name>/std of zero beside a total that varies.
     Why it matters
         The collapse rate of the total looks fine, and the model learns format or length only.
@@ -67,7 +68,7 @@ def component_collapse(this: Rule, case: Case) -> Iterator[Finding]:
         return
     wrong = _share(one.wrong, one.tied)
     yield this.finding(
-        _component_severity(case, one, dead),
+        _component_severity(case, one),
         f"{one.column} is tied in {dead:.0%} of the groups ({wrong:.0%} of those all wrong), the "
         f"total reward in {total:.0%}: {_source(case)}",
         {
@@ -184,10 +185,10 @@ def phantom_signal(this: Rule, case: Case) -> Iterator[Finding]:
     )
 
 
-def _component_severity(case: Case, one: Correctness, dead: float) -> Severity:
+def _component_severity(case: Case, one: Correctness) -> Severity:
     if case.shaping.partial_credit:
         return Severity.INFO
-    if _share(one.wrong, one.tied) >= at.DOMINANT_KIND:
+    if _share(one.wrong, one.eligible) >= at.COMPONENT_DEAD:
         return Severity.ERROR
     return Severity.INFO if _share(one.right, one.tied) >= at.DOMINANT_KIND else Severity.WARNING
 

@@ -42,27 +42,36 @@ class Pairs(NamedTuple):
     differ: int
 
 
-def count_prompts(groups: Groups, success: NDArray[np.float64], *, late: bool) -> Counts | None:
-    """Return the counts of one half of the run (all of it where there is one step only).
+def count_groups(groups: Groups, success: NDArray[np.float64]) -> Counts | None:
+    """Return the counts per group, None unless every known success is 0 or 1."""
+    filled = groups.sizes > 0
+    known = np.isfinite(success)
+    hits = known & (success == 1)
+    if not known.any() or not (hits | ~known | (success == 0)).all():
+        return None
+    starts = groups.offsets[:-1][filled]
+    tries, wins = np.zeros(len(groups), dtype=np.int64), np.zeros(len(groups))
+    tries[filled] = np.add.reduceat(known, starts, dtype=np.int64)
+    wins[filled] = np.add.reduceat(hits, starts, dtype=np.int64)
+    return Counts(tries, wins)
 
-    None unless every success is 0 or 1.
+
+def count_prompts(groups: Groups, counts: Counts, *, late: bool) -> Counts:
+    """Return the counts per prompt (per group where no prompt is known) over one half of the run.
+
+    A run of one step is its own half.
     """
     steps = np.unique(groups.step)
-    middle = steps[len(steps) // 2] if len(steps) > 1 else None
-    half = np.ones(len(groups), dtype=bool)
-    if middle is not None:
-        half = groups.step >= middle if late else groups.step < middle
-    known = np.isfinite(success) & half[groups.group_of]
-    values = success[known]
-    if not len(values) or not ((values == 0) | (values == 1)).all():
-        return None
-    unit = groups.prompt if groups.has_prompts else np.arange(len(groups))
-    of_sample = unit[groups.group_of[known]]
-    of_sample, values = of_sample[of_sample >= 0], values[of_sample >= 0]
-    n = len(groups.prompt_labels) if groups.has_prompts else len(groups)
+    chosen = np.ones(len(groups), dtype=bool)
+    if len(steps) > 1:
+        chosen = (groups.step >= steps[len(steps) // 2]) == late
+    if not groups.has_prompts:
+        return Counts(counts.tries[chosen], counts.wins[chosen])
+    chosen &= groups.prompt >= 0
+    of_group, n = groups.prompt[chosen], len(groups.prompt_labels)
     return Counts(
-        np.bincount(of_sample, minlength=n),
-        np.bincount(of_sample, weights=values, minlength=n).astype(np.float64),
+        np.bincount(of_group, weights=counts.tries[chosen], minlength=n).astype(np.int64),
+        np.bincount(of_group, weights=counts.wins[chosen], minlength=n).astype(np.float64),
     )
 
 

@@ -68,8 +68,8 @@ def group_size_floor(this: Rule, case: Case) -> Iterator[Finding]:
     """
     if collapse_severity(case) is None or case.course.mastered or cause(case):
         return
-    counts = count_prompts(case.groups, case.success, late=True)
-    curve = tie_curve(counts) if counts else None
+    counts = case.success_counts
+    curve = tie_curve(count_prompts(case.groups, counts, late=True)) if counts else None
     if curve is None or curve.prompts < at.FLOOR_PROMPTS:
         return
     if curve.next_gain >= at.FLOOR_GAIN or not curve.floor > at.FLOOR_LEVEL:
@@ -122,8 +122,9 @@ def verifier_suspect(this: Rule, case: Case) -> Iterator[Finding]:
     rollouts = int(case.groups.sizes[judged].sum())
     silent = bool(wrong[judged].all()) and cause(case) in (None, "format")
     if silent and n_prompts >= at.SUSPECT_PROMPTS and rollouts >= at.SUSPECT_ROLLOUTS:
+        # a reward that varies may be partial credit: the verifier then sees something
         yield this.finding(
-            Severity.WARNING,
+            Severity.WARNING if case.summary.tied.sum() * 2 >= eligible.sum() else Severity.INFO,
             f"not one of {rollouts} rollouts of {n_prompts} prompts was ever scored as right",
             {"prompts": n_prompts, "rollouts": rollouts, "successes": 0},
             [advice.CHECK_VERIFIER, advice.REACHABLE],
@@ -161,12 +162,11 @@ def mastery_lost(this: Rule, case: Case) -> Iterator[Finding]:
     References
         MCPO, arXiv 2604.16972.
     """
-    if not case.grouped or not case.groups.has_prompts:
+    counts = case.success_counts
+    if not case.grouped or not case.groups.has_prompts or counts is None:
         return
-    early = count_prompts(case.groups, case.success, late=False)
-    late = count_prompts(case.groups, case.success, late=True)
-    if early is None or late is None:
-        return
+    early = count_prompts(case.groups, counts, late=False)
+    late = count_prompts(case.groups, counts, late=True)
     both = (early.tries >= at.MASTERY_TRIES) & (late.tries >= at.MASTERY_TRIES)
     before, after = _rate(early, both), _rate(late, both)
     lost = (before >= at.MASTERED_RATE) & (after <= at.LOST_RATE)

@@ -79,8 +79,8 @@ def _looks_like_credit(
 ) -> bool:
     """Return whether unsolved rollouts earn parts of one and the same full reward.
 
-    Shaping by format or length also moves the rewards of solved rollouts; credit for parts of the
-    task leaves them all at the top (our reading).
+    Shaping by format or length also moves the rewards of solved rollouts, and a bonus is small;
+    credit for parts of the task leaves solved rollouts at the top and comes near it (our reading).
     """
     if correctness.summary.mixed.sum() < at.ALIVE * max(correctness.eligible.sum(), 1):
         return False
@@ -91,7 +91,11 @@ def _looks_like_credit(
     full = float(np.median(solved))
     near = np.abs(solved - full) <= correctness.summary.tolerance.resolution * abs(full)
     parts = rewards[(moved & ~correctness.right)[groups.group_of]]
-    return bool(near.mean() >= at.CONSTANT and len(parts) and np.nanmax(parts) < full)
+    parts = parts[np.isfinite(parts)]
+    if not len(parts) or near.mean() < at.CONSTANT:
+        return False
+    low = float(np.nanmin(rewards))
+    return bool(low + at.CREDIT_REACHES * (full - low) <= parts.max() < full)
 
 
 def _unnamed_dead(components: Mapping[str, GroupSummary]) -> str | None:

@@ -60,11 +60,30 @@ def read_ties(
         by_design = bool(meant[exact].mean() >= at.AGREE)
         by_design |= _one_shift(step, summary.low, logged, exact)
         return Ties(phantom, size, noisy, by_design, not by_design)
-    # rounding gives one sign to one value; only kinds with opposite signs show an intention
-    both = {int(kind) for kind in np.unique(kinds[phantom])} >= {0, 1}
     sizeable = phantom.any() and float(np.median(size[phantom])) >= at.PHANTOM_STEERS
-    by_design = bool(both and sizeable and meant[phantom].mean() >= at.AGREE)
-    return Ties(phantom, size, noisy, by_design, False)
+    both = {int(kind) for kind in np.unique(kinds[phantom])} >= {0, 1}
+    by_kind = both and bool(meant[phantom].mean() >= at.AGREE)
+    of_one = bool(sizeable) and one_sign[phantom].mean() >= at.AGREE
+    free = of_one and _no_rounding(summary.low[phantom], size[phantom])
+    return Ties(phantom, size, noisy, (bool(sizeable) and by_kind) or free, False)
+
+
+def _no_rounding(reward: NDArray[np.float64], size: NDArray[np.float64]) -> bool:
+    """Return whether rounding does not give such advantages to such rewards.
+
+    It errs by one or two units in the last place, over eps; it gives each value its own advantage,
+    always the same up to a few kernels. An estimator gives different values the same one, or one
+    value many.
+    """
+    most = 4 * np.spacing(np.abs(reward).astype(np.float32)) / at.COMMON_EPS
+    if ((size > most) & (size <= at.LARGEST_MEANT)).mean() >= at.AGREE:
+        return True
+    value, place, times = np.unique(reward, return_inverse=True, return_counts=True)
+    mean = np.bincount(place, weights=size) / times
+    if len(value) > 1 and np.ptp(mean) <= at.FLAT_PRECISION * mean.max():
+        return True
+    largest = size[place == int(times.argmax())]
+    return len(np.unique(largest.round(6))) > at.KERNELS
 
 
 def _one_shift(
