@@ -19,10 +19,14 @@ def advantages(totals: np.ndarray, size: int, scale: bool = True) -> np.ndarray:
     if size == 1:
         return np.zeros(len(totals))
     grouped = totals.reshape(-1, size)
-    centred = grouped - np.nanmean(grouped, axis=1, keepdims=True)
+    known = ~np.isnan(grouped)
+    count = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    mean = np.nansum(grouped, axis=1, keepdims=True) / count
+    centred = np.where(known, grouped - mean, 0.0)
     if scale:
-        centred = centred / (np.nanstd(grouped, axis=1, ddof=1, keepdims=True) + 1e-4)
-    return np.nan_to_num(centred).astype(np.float32).astype(float).ravel()
+        square = (centred**2).sum(axis=1, keepdims=True) / np.maximum(count - 1, 1)
+        centred = centred / (np.sqrt(square) + 1e-4)
+    return centred.astype(np.float32).astype(float).ravel()
 
 
 def generation(
@@ -102,13 +106,16 @@ class Queue:
         if not generations:
             return {}
         found: Row = {}
-        table = [
-            {name: np.array([row[name] for row in rows]) for name in self.rewards}
-            for rows in generations
+        tables = [
+            {n: np.array([row[n] for row in rows]) for n in self.rewards} for rows in generations
         ]
         for name in self.rewards:
-            means = [np.nanmean(one[name]) for one in table]
+            means = [one[name][~np.isnan(one[name])].mean() for one in tables]
             found[f"rewards/{name}/mean"] = float(np.float32(np.mean(means)))
-        totals = [sum(w * np.nan_to_num(one[n]) for n, w in self.rewards.items()) for one in table]
-        found["reward"] = float(np.float32(np.mean([total.mean() for total in totals])))
+        totals = []
+        for one in tables:
+            scorable = ~np.isnan(np.stack(list(one.values()))).all(axis=0)
+            total = sum(weight * np.nan_to_num(one[name]) for name, weight in self.rewards.items())
+            totals.append(total[scorable].mean())
+        found["reward"] = float(np.float32(np.mean(totals)))
         return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from buttress.errors import InputError, UsageError
 from buttress.groups import Text
-from buttress.groups.build import to_numpy
+from buttress.groups.arrays import to_numpy
 from buttress.logs import lazy, parquet
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.generic import plan_of
@@ -131,7 +131,7 @@ def _pandas_column(series: Any) -> Any:
     return [None if absent else value for value, absent in zip(series, series.isna(), strict=True)]
 
 
-def _of_columns(columns: Mapping[str, Any]) -> _Table:
+def _of_columns(columns: Mapping[Any, Any]) -> _Table:
     sized = {
         str(name): to_numpy(column).tolist() if hasattr(column, "dtype") else list(column)
         for name, column in columns.items()

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from buttress.groups.identity import codes_of
 from buttress.logs import parquet
 from buttress.logs.builder import Coded, RolloutBuilder
 from buttress.logs.jsonl import Plan, Row
@@ -71,16 +72,17 @@ def _columns(frame: pl.LazyFrame, columns: Mapping[str, str]) -> Iterator[tuple[
 
 
 def _coded(series: pl.Series) -> Coded:
-    _, first, code = np.unique(series.hash().to_numpy(), return_index=True, return_inverse=True)
-    labels = series.gather(first).to_list()
-    return Coded(np.where(series.is_null().to_numpy(), -1, code), labels)
+    code, hashes = codes_of(series.hash().to_numpy())
+    first = np.full(len(hashes), len(code))
+    np.minimum.at(first, code, np.arange(len(code)))
+    return Coded(np.where(series.is_null().to_numpy(), -1, code), series.gather(first).to_list())
 
 
 def _prompts(
     frame: pl.LazyFrame, column: str, hashes: NDArray[np.uint64], absent: NDArray[np.bool_]
 ) -> Coded:
     distinct = dict(parquet.distinct(frame, column))
-    known, code = np.unique(hashes, return_inverse=True)
+    code, known = codes_of(hashes)
     labels = [distinct[one] for one in known.tolist()]
     return Coded(np.where(absent, -1, code), labels)
 

@@ -106,11 +106,11 @@ def _read_parquet(path: Path, builder: RolloutBuilder) -> None:
         frame = parquet.scan(path)
         rows = lazy.examples(frame, frame.collect_schema())
         plan = plan_of(lazy.example(rows), path, builder=builder)
-        fetch = plan and partial(parquet.texts, names=lazy.text_columns(plan))
-        file = builder.open(path, fetch)
         if plan:
-            lazy.add_rollouts(frame, plan, file, builder)
+            fetch = partial(parquet.texts, names=lazy.text_columns(plan))
+            lazy.add_rollouts(frame, plan, builder.open(path, fetch), builder)
         else:
+            builder.open(path)
             builder.problem(path, 0, _NONE.format(", ".join(rows[0])))
     except parquet.FAULTS as fault:
         builder.problem(path, 0, parquet.damage(path, fault))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from buttress.groups.identity import codes_of
 from buttress.logs import parquet
 from buttress.logs.builder import Coded, RolloutBuilder
 from buttress.logs.columns import COMPONENT
@@ -84,10 +85,7 @@ def hand_over(
     builder, files = loader.builder, {}
     if size and any(dump.group is None for dump in dumps):
         builder.note(grouped_by="position")
-    for (path, name), count in loader.strange.items():
-        if count and name in columns.used:
-            message = f"{count} values of {name} are no numbers; taken as unknown"
-            builder.problem(path, 0, message)
+    _tell_strange(dumps, columns, loader)
     for dump in dumps:
         if dump.file not in files:
             files[dump.file] = builder.open(dump.file, partial(parquet.texts, names=TEXTS))
@@ -96,15 +94,29 @@ def hand_over(
         builder.add(files[dump.file], whole.row, table)
 
 
+def _tell_strange(dumps: Sequence[Dump], columns: Columns, loader: Loader) -> None:
+    """Say which values, and which whole columns, are no numbers."""
+    for (path, name), count in loader.strange.items():
+        if count and name in columns.used:
+            message = f"{count} values of {name} are no numbers; taken as unknown"
+            loader.builder.problem(path, 0, message)
+    for name in ("advantage", *columns.rewards.names):
+        without = list(dict.fromkeys(dump.file for dump in dumps if name not in dump.numbers))
+        if without:
+            more = f", nor in {len(without) - 1} other files" if without[1:] else ""
+            message = f"no column {name} of numbers in this file{more}; taken as unknown"
+            loader.builder.problem(without[0], 0, message)
+
+
 def _identities(dump: Dump, size: int | None, loader: Loader, prefix: str) -> dict[str, Any]:
-    prompts, prompt = np.unique(dump.prompt, return_inverse=True)
+    prompt, prompts = codes_of(dump.prompt)
     found = {
         "step": dump.step,
         "prompt_id": Coded(prompt, [loader.prompts[one] for one in prompts.tolist()]),
         "completion": dump.completion.view(np.int64),
     }
     if dump.group is not None:
-        groups, group = np.unique(dump.group, return_inverse=True)
+        group, groups = codes_of(dump.group)
         found["group"] = Coded(group, [prefix + loader.groups[one] for one in groups.tolist()])
     elif size:
         number = blocks(dump, size)

@@ -124,6 +124,9 @@ class Loader:
         except parquet.FAULTS as fault:
             self.builder.problem(path, 0, parquet.damage(path, fault))
             return []
+        if not frame.height:
+            self.builder.problem(path, 0, "the file holds no rows")
+            return []
         return list(self._by_step(path, frame))
 
     def _frame(self, path: Path, schema: pl.Schema) -> pl.DataFrame:
@@ -146,7 +149,7 @@ class Loader:
         steps = self._steps(path, frame)
         columns = self._numbers(path, frame)
         group = frame["#group"].to_numpy() if "#group" in frame.columns else None
-        starts = np.flatnonzero(np.append(True, steps[1:] != steps[:-1])[: len(steps)])
+        starts = np.flatnonzero(np.append(True, steps[1:] != steps[:-1]))
         for start, stop in zip(starts, np.append(starts[1:], len(steps)), strict=True):
             part = slice(start, stop)
             yield Dump(

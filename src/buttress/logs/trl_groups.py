@@ -15,8 +15,12 @@ from buttress.logs.trl_files import Dump
 _MOST = 0.95
 # Below this an advantage may be float noise of a tied group (2.1 in groups of 8 gives 0.0024).
 NOISE = 0.01
-# Advantages sum to zero in a group, up to float32 and the eps of the divisor.
+# Advantages have mean zero in a group, up to float32.
 _PRECISION = 1e-3
+# Their deviation is one, up to the eps of the divisor.
+_NEAR_ONE = 0.02
+# So many blocks do not all have mean zero by chance.
+_ENOUGH = 8
 
 
 class GroupSize(NamedTuple):
@@ -29,11 +33,11 @@ class GroupSize(NamedTuple):
 def group_size(dumps: Sequence[Dump]) -> GroupSize | None:
     """Return how many consecutive rows are a group, or None where nothing tells.
 
-    The size divides the runs of equal prompts; a run may hold several groups. Of the divisors the
-    largest is taken for which the advantages of every block have mean 0 and deviation 1, else the
-    largest for which they have mean 0, else the largest. Where neighbours always differ, the
-    number of rows per prompt of a step is the size of blocks that mix prompts: the check of the
-    grouping then refuses them.
+    The size divides the runs of equal prompts; a run may hold several groups. The advantages tell
+    how many: scaled ones have mean 0 and deviation 1 in every group and in no union of groups;
+    others have mean 0 in groups and unions, but hardly ever in all parts of groups. Where
+    neighbours always differ, the number of rows per prompt and step is the size of blocks that mix
+    prompts: the check of the grouping then refuses them.
     """
     runs = Counter(length for dump in dumps for length in _runs(dump).tolist())
     common = _common_divisor(runs)
@@ -48,10 +52,15 @@ def group_size(dumps: Sequence[Dump]) -> GroupSize | None:
     }
     if not len(advantages[common]):
         return GroupSize(common, "by the runs of equal prompts")
-    for signature in (_standardised, _centred):
-        for size, blocks in advantages.items():
-            if len(blocks) and signature(blocks):
-                return GroupSize(size, "by the runs of equal prompts and the advantages")
+    scaled = [size for size, blocks in advantages.items() if _share(_scaled(blocks)) >= _MOST]
+    centred = [
+        size
+        for size, blocks in advantages.items()
+        if _share(_centred(blocks)) == 1 and (len(blocks) >= _ENOUGH or size == common)
+    ]
+    if scaled or centred:
+        size = max(scaled) if scaled else min(centred)
+        return GroupSize(size, "by the runs of equal prompts and the advantages")
     return GroupSize(common, "by the runs of equal prompts; the advantages do not sum to zero")
 
 
@@ -101,11 +110,21 @@ def _full_blocks(dump: Dump, size: int) -> Iterator[NDArray[np.float64]]:
     yield from known[np.abs(known).max(axis=1, initial=0.0) > NOISE]
 
 
-def _centred(blocks: NDArray[np.float64]) -> bool:
-    return bool((np.abs(blocks.mean(axis=1)) <= _PRECISION).mean() >= _MOST)
+def _share(fits: NDArray[np.bool_]) -> float:
+    return float(fits.mean()) if len(fits) else 0.0
 
 
-def _standardised(blocks: NDArray[np.float64]) -> bool:
-    # an advantage of exactly zero may be that of a rollout without a reward
-    deviation = blocks.std(axis=1, ddof=1)
-    return _centred(blocks) and bool((np.abs(deviation - 1) <= 0.02).mean() >= _MOST)
+def _centred(blocks: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the blocks in which the advantages have mean 0."""
+    return np.abs(blocks.mean(axis=-1)) <= _PRECISION
+
+
+def _scaled(blocks: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the blocks in which they have deviation 1 too, rollouts without a reward left out."""
+    if not len(blocks):
+        return np.zeros(0, dtype=bool)
+    known = np.maximum((blocks != 0).sum(axis=1), 2)
+    deviation = np.sqrt((blocks**2).sum(axis=1) / (known - 1))
+    plain = blocks.std(axis=1, ddof=1)
+    near = (np.abs(plain - 1) <= _NEAR_ONE) | (np.abs(deviation - 1) <= _NEAR_ONE)
+    return _centred(blocks) & near

@@ -49,8 +49,13 @@ def training_rows(dumps: Sequence[Dump], log: TrainerLog | None) -> Stream:
     known: list[Dump] = []  # evaluations that the queue itself shows
     before: Dump | None = None
     for dump in dumps:
-        shared = 0 if before is None else _overlap(before, dump)
-        if shared == len(dump) and log and log.generated(before.step, dump.step):
+        shared = _overlap(before, dump) if before is not None else 0
+        if (
+            before is not None
+            and log
+            and shared == len(dump)
+            and log.generated(before.step, dump.step)
+        ):
             shared = 0  # a generation that equals the one before it
         before = dump
         stream.repeated += shared

@@ -269,7 +269,7 @@ def _telling(dump: Dump, values: Matrix, size: int) -> Iterator[tuple[Matrix, ND
     for start in np.flatnonzero((number >= 0) & (np.diff(number, prepend=-1) != 0)):
         rows = slice(start, start + size)
         here, logged = values[rows], advantage[rows]
-        scorable: NDArray[np.bool_] = np.isfinite(here).any(axis=1)
+        scorable = np.asarray(np.isfinite(here).any(axis=1))
         if len(here) < size or scorable.sum() < 2 or not np.isfinite(logged).all():
             continue
         here = np.nan_to_num(here)
