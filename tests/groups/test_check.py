@@ -1,5 +1,7 @@
 """Every way in which groups are not the trainer's groups is named, and near misses are not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -242,6 +244,26 @@ def test_complete_groups_of_prompts_drawn_twice():
     rows = [row for step in (1, 2) for row in step_of(prompts(5), 8, step, parts=(4, 4))]
     assert flat(rows, facts=LogFacts(grouped_by="key", group_size=4)) == []
     assert kinds(flat(rows, facts=LogFacts(grouped_by="key", group_size=8))) == ["split_prompt"]
+
+
+def test_two_ragged_groups_of_one_prompt_hold_more_than_one_group():
+    rows = step_of(prompts(5), 8) + step_of(["p9"], 8, parts=(7, 6))
+    assert flat(rows, facts=LogFacts(grouped_by="key", group_size=8)) == []
+
+
+def test_uneven_groups_that_add_up_to_one_number_now_and_then():
+    parts = [(5, 3), (6, 2), (7, 1), (5, 5)]
+    rows = [
+        row for p, cut in zip(prompts(4), parts, strict=True) for row in step_of([p], 8, parts=cut)
+    ]
+    rows += step_of(prompts(12, 4), 5)
+    assert "split_prompt" not in kinds(flat(rows))
+    assert "split_prompt" not in kinds(flat(rows[: 8 * 3 + 10]))
+
+
+def test_rows_know_more_prompts_than_their_group():
+    groups = Groups.from_flat([1, 0, 1, 1], [0, 0, 1, 1], prompt_id=["p", "p", "q", "q"])
+    assert check_grouping(replace(groups, prompt=np.array([-1, 1]))) == []
 
 
 def test_a_larger_group_of_the_trainer_is_its_own_affair():
