@@ -171,9 +171,9 @@ class _Feed:
 
 def _lines(path: Path, builder: RolloutBuilder | None) -> Iterator[_Line]:
     for block in blocks(path, builder):
-        for number, raw in enumerate(block.data.split(b"\n"), block.first):
-            if not raw:
-                continue
+        data = bytes(block.data)
+        lines = data.removesuffix(b"\n").split(b"\n") if data else []
+        for number, raw in enumerate(lines, block.first):
             try:
                 text = raw.decode()
             except UnicodeDecodeError:

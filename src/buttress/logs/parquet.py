@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FAULTS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 MAGIC = b"PAR1"
+_WHOLE_BYTES = 1 << 26
+Engine = Literal["streaming", "in-memory"]
 
 
 def schema(path: Path, builder: RolloutBuilder) -> pl.Schema | None:
@@ -49,6 +51,11 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def engine_for(path: Path) -> Engine:
+    """Return how to read a file: whole, or in stretches where it is large."""
+    return "streaming" if size_of(path) > _WHOLE_BYTES else "in-memory"
 
 
 def columns_of(path: Path) -> list[str]:
@@ -93,10 +100,12 @@ def numbers(series: pl.Series) -> tuple[Any, int]:
     return read.fill_null(float("nan")).to_numpy(), known - (read.len() - read.null_count())
 
 
-def distinct(frame: pl.LazyFrame, name: str) -> Iterator[tuple[int, str]]:
+def distinct(
+    frame: pl.LazyFrame, name: str, engine: Engine = "streaming"
+) -> Iterator[tuple[int, str]]:
     """Yield hash and text of each distinct value of a column; chat messages become text."""
     pair = frame.select(pl.col(name).hash().alias("hash"), pl.col(name).alias("value"))
-    for code, value in pair.unique(subset="hash").collect(engine="streaming").iter_rows():
+    for code, value in pair.unique(subset="hash").collect(engine=engine).iter_rows():
         yield code, text_of(value) or ""
 
 

@@ -20,9 +20,6 @@ FILE = re.compile(r"completions_(\d+)\.parquet$")
 TEXTS = ("prompt", "completion")
 FIXED = ("step", *TEXTS, "advantage")
 
-# A file of this size is read whole; a larger one in stretches.
-WHOLE_BYTES = 1 << 26
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Dump:
@@ -134,13 +131,13 @@ class Loader:
         group = next((name for name in self._group if name in schema), None)
         hashes = {name: pl.col(name).hash().alias(f"#{name}") for name in schema if name != "step"}
         kept = [name for name in schema if name not in TEXTS and _may_hold_numbers(schema[name])]
-        rows = parquet.scan(path)
-        frame = rows if parquet.size_of(path) > WHOLE_BYTES else rows.collect().lazy()
-        for code, prompt in parquet.distinct(frame, "prompt"):
+        frame, engine = parquet.scan(path), parquet.engine_for(path)
+        frame = frame.collect().lazy() if engine == "in-memory" else frame
+        for code, prompt in parquet.distinct(frame, "prompt", engine):
             self.prompts.setdefault(code, text_digest(prompt))
         if group is not None:
-            self.groups.update(parquet.distinct(frame, group))
-        read = frame.select(*kept, *hashes.values()).collect(engine="streaming")
+            self.groups.update(parquet.distinct(frame, group, engine))
+        read = frame.select(*kept, *hashes.values()).collect(engine=engine)
         digest = _mixed([read[f"#{name}"].to_numpy() for name in hashes])
         grouped = [pl.col(f"#{group}").alias("#group")] if group else []
         return read.select(*kept, "#prompt", "#completion", pl.Series("#digest", digest), *grouped)
