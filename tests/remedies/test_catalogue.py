@@ -12,13 +12,18 @@ from buttress.remedies import page, registry, remedies
 METHODS = {
     "grpo", "dr_grpo", "global_norm", "rloo", "reinforce_pp", "reinforce_pp_baseline", "gdpo",
     "bnpo", "avspo", "filter_drop", "dcpo", "f_grpo", "is_grpo", "maxnorm_ac", "mcpo", "ngrpo",
-    "edge_grpo", "qae", "a_grae", "ha_dw", "spo", "krpo", "sign", "rl_zvp", "posterior",
+    "edge_grpo", "qae", "a_grae", "ha_dw", "spo", "krpo", "sign", "posterior",
 }
 # fmt: on
+TOKEN_METHODS = {"ep_grpo", "grpo_vps", "rl_zvp"}
 
 
 def test_every_advantage_method_is_there():
     assert {one.name for one in remedies("advantage")} >= METHODS
+
+
+def test_every_token_method_is_there():
+    assert {one.name for one in remedies("token")} >= TOKEN_METHODS
 
 
 def test_a_page_is_read_off_the_class():

@@ -13,7 +13,7 @@ from buttress.remedies import registry
 from buttress.remedies.dense import Dense
 from buttress.remedies.view import View
 
-NAMES = registry.names("advantage")
+NAMES = registry.names("advantage", "token")  # the latter without token columns
 UNORDERED = [name for name in NAMES if not registry.lookup(name).ordered]
 SILENT = [name for name in NAMES if not registry.lookup(name).signals_ties]
 

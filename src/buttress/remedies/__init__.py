@@ -19,16 +19,19 @@ from buttress.remedies import (  # noqa: F401
     prompt_weights,
     sampling,
     spo,
+    token_credit,
 )
 from buttress.remedies.batch import Batch
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.registry import Remedy, create, estimator, page, remedies, remedy
 from buttress.remedies.rows import advantages
+from buttress.remedies.token_credit import TokenColumns
 
 __all__ = [
     "Batch",
     "Estimator",
     "Remedy",
+    "TokenColumns",
     "advantages",
     "create",
     "estimator",

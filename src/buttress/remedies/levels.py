@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from buttress.measures.summary import GroupSummary
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
 from buttress.remedies.dense import Dense
@@ -54,7 +55,7 @@ class LevelEstimator(Estimator):
         """Return the mean success of each group, shape ``(group, 1)``."""
         return self.unit(block, block.mean)
 
-    def is_at(self, block: Dense, level: float) -> np.ndarray:
+    def is_at(self, block: Dense | GroupSummary, level: float) -> np.ndarray:
         """Return which tied groups have this reward, on the host."""
         return block.tied & self.tolerance.equal(
             np.minimum(block.low, level), np.maximum(block.high, level)
