@@ -3,7 +3,7 @@ import pytest
 
 from buttress.groups import Groups, Run
 from buttress.rules import Severity
-from tests.rules.runs import names, of, scalar, scalars, the
+from tests.rules.runs import binary, names, of, scalar, scalars, steps_of, the
 
 RULE = "truncation-collapse"
 
@@ -70,6 +70,35 @@ def test_answers_of_fixed_length_all_end_at_the_cap():
     """Where truncated rollouts succeed, the cap does not decide."""
     rewards = np.array([[0.0] * 8] * 6 + [[1.0, 0, 1, 0, 1, 0, 1, 0]] * 6 + [[1.0] * 8] * 2)
     assert RULE not in names(Groups.from_dense(rewards, truncated=np.ones(rewards.shape)))
+
+
+@pytest.mark.parametrize("rate", [0.03, 0.3])
+def test_a_model_without_an_end_token_is_always_truncated(rate):
+    """Every completion ends at the cap and some succeed: hard prompts, not the cap."""
+    rewards = binary(np.random.default_rng(0), np.full(200, rate), size=8)
+    step = steps_of(200, 20)
+    assert RULE not in names(Groups.from_dense(rewards, truncated=np.ones((200, 8)), step=step))
+    ratio = {"completions/clipped_ratio": scalar([1.0] * 20)}
+    assert RULE not in names(Run(Groups.from_dense(rewards, step=step), ratio))
+    tied = (rewards.min(axis=1) == rewards.max(axis=1)).reshape(20, 10).mean(axis=1)
+    bare = Groups.from_nested([])
+    assert RULE not in names(Run(bare, ratio | scalars(frac_reward_zero_std=tied)))
+
+
+def test_lengths_that_pile_up_at_a_round_maximum():
+    rng = np.random.default_rng(1)
+    rewards = np.array([[0.0] * 8] * 10 + [[0.0, 1.0] * 4] * 10)
+    length = rng.integers(100, 900, rewards.shape)
+    length[:10] = 1024
+    found = the(Groups.from_dense(rewards, length=length), RULE)
+    assert found.severity is Severity.WARNING
+    assert found.evidence["seen_in"] == "length"
+    # no pile, no round number, no long text: no cap
+    length[:10] = rng.integers(100, 900, (10, 8))
+    assert RULE not in names(Groups.from_dense(rewards, length=length))
+    for maximum in (1021, 16):
+        fixed = np.full(rewards.shape, maximum)
+        assert RULE not in names(Groups.from_dense(rewards * 0, length=fixed))
 
 
 def test_all_correct_groups_are_not_put_down_to_the_cap():

@@ -12,9 +12,9 @@ from buttress.rules.case import Case
 from buttress.rules.causes import cause, collapse_severity, dominant_kind, of_kind, tied_by_kind
 from buttress.rules.course import spells
 from buttress.rules.finding import Finding, Severity
+from buttress.rules.log_lines import ZERO_STD
 from buttress.rules.rule import Rule, rule
 
-ZERO_STD = "frac_reward_zero_std"
 _KINDS = ("all-wrong-collapse", "all-correct-collapse")
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from buttress.rules.case import Case
-from buttress.rules.collapse import ZERO_STD
 from buttress.rules.finding import Finding, Severity
+from buttress.rules.log_lines import ZERO_STD
 from buttress.rules.rule import RULES, find_rules
 
 Verdict = Literal["healthy", "attention", "collapsed", "undefined"]

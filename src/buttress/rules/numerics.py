@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from buttress.rules import thresholds as at
+from buttress.rules.bounds import read_bounds, z_bound
 from buttress.rules.case import Case
 from buttress.rules.finding import Advice, Finding, Severity
 from buttress.rules.logged import LoggedAdvantages
@@ -52,7 +52,7 @@ CLIP = Advice(
 )
 
 
-@rule("phantom-advantage", "BT301", explains=("kl-only-gradient",))
+@rule("phantom-advantage", "BT301")
 def phantom_advantage(this: Rule, case: Case) -> Iterator[Finding]:
     """Groups with equal rewards have logged advantages that are not zero.
 
@@ -202,13 +202,14 @@ def impossible_advantage(this: Rule, case: Case) -> Iterator[Finding]:
     judged = case.summary.mixed & (logged.count >= 2)
     if not judged.any():
         return
-    bound = _bounds(case, logged, judged)
+    clear = judged & ~case.near_tied
+    bound = read_bounds(case.groups.step, case.summary, logged, clear if clear.any() else judged)
     beyond = judged & (logged.size > bound.limit)
     if not beyond.any():
         return
     worst = int(np.argmax(np.where(beyond, logged.size / bound.limit, 0)))
     n, size = int(logged.count[worst]), float(logged.size[worst])
-    strict = _z_bound(np.array([n]), bound.ddof)[0]
+    strict = z_bound(np.array([n]), bound.ddof)[0]
     blatant = size >= at.UNKNOWN_SLACK * bound.limit[worst] or not bound.normalised
     yield this.finding(
         Severity.ERROR if blatant else Severity.WARNING,
@@ -226,35 +227,6 @@ def impossible_advantage(this: Rule, case: Case) -> Iterator[Finding]:
         [FIX_FORMULA, CLIP],
         case.span(beyond),
     )
-
-
-class Bounds(NamedTuple):
-    """How large advantages may be; `limit` has shape ``(group,)``."""
-
-    limit: NDArray[np.float64]
-    normalised: bool
-    ddof: int
-
-
-def _bounds(case: Case, logged: LoggedAdvantages, judged: NDArray[np.bool_]) -> Bounds:
-    clear = judged & ~case.near_tied
-    asked = clear if clear.any() else judged
-    rms, n = logged.rms[asked], logged.count[asked]
-    for ddof in (0, 1):
-        deviation = rms * np.sqrt(n / (n - ddof))
-        if (np.abs(deviation - 1) <= at.UNIT_PRECISION).mean() >= at.UNIT_SHARE:
-            return Bounds(_z_bound(logged.count, ddof) * at.BOUND_SLACK, True, ddof)
-    place = np.unique(case.groups.step, return_inverse=True)[1]
-    in_step = np.bincount(place, weights=case.summary.scorable)[place]
-    n = logged.count
-    centred = (case.levels.high - case.levels.low) * n / np.maximum(n - 1, 1)
-    widest = np.maximum(np.maximum(centred, np.sqrt(in_step)), _z_bound(n, 0))
-    return Bounds(widest * at.UNKNOWN_SLACK, False, 1)
-
-
-def _z_bound(n: NDArray[np.int64], ddof: int) -> NDArray[np.float64]:
-    n = np.maximum(n, 1)
-    return (n - 1) / np.sqrt(n) if ddof else np.sqrt(n - 1)
 
 
 def _blown_up(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from buttress.groups import Scalar
 from buttress.rules import thresholds as at
 from buttress.rules.case import Case
 from buttress.rules.causes import collapse_severity
-from buttress.rules.collapse import ZERO_STD
 from buttress.rules.finding import Advice, Finding, Severity
+from buttress.rules.log_lines import ZERO_STD, lines_of
 from buttress.rules.rule import Rule, rule
 
 UNMASK = Advice(
@@ -49,14 +47,6 @@ FIX_TIES_FIRST = Advice(
 )
 
 
-class Lines(NamedTuple):
-    """Log lines of a scalar, and which of them speak of steps with and without a signal."""
-
-    scalar: Scalar
-    live: NDArray[np.bool_]
-    dead: NDArray[np.bool_]
-
-
 @rule("update-lost", "BT601")
 def update_lost(this: Rule, case: Case) -> Iterator[Finding]:
     """Groups have advantages, but no update comes of them.
@@ -78,7 +68,7 @@ def update_lost(this: Rule, case: Case) -> Iterator[Finding]:
     References
         Our own rule.
     """
-    grad, rate = _lines(case, "grad_norm"), _lines(case, "learning_rate")
+    grad, rate = lines_of(case, "grad_norm"), lines_of(case, "learning_rate")
     if grad and grad.live.sum() >= at.OPTIMISER_STEPS:
         zero = np.abs(grad.scalar.value[grad.live]) <= at.GRAD_ZERO
         if zero.mean() >= 0.5:
@@ -172,7 +162,7 @@ def kl_only_gradient(this: Rule, case: Case) -> Iterator[Finding]:
     References
         TRL pull requests 5777 and 7068.
     """
-    kl, grad = case.run.scalar("kl"), _lines(case, "grad_norm")
+    kl, grad = case.run.scalar("kl"), lines_of(case, "grad_norm")
     if kl is None or grad is None or not np.median(kl.value) > 0:
         return
     logged = case.logged
@@ -239,32 +229,6 @@ def diluted_loss(this: Rule, case: Case) -> Iterator[Finding]:
         [DENOMINATOR],
         case.span(),
     )
-
-
-def _lines(case: Case, name: str) -> Lines | None:
-    """Return the lines of a scalar with what is known of the groups of their steps."""
-    found = case.run.scalar(name)
-    if found is None:
-        return None
-    if len(case.groups):
-        if not case.grouped:
-            return None
-        table = case.steps
-        place = np.minimum(np.searchsorted(table.step, found.step), len(table.step) - 1)
-        here = table.step[place] == found.step
-        mixed, eligible = table.mixed[place], table.eligible[place]
-        return Lines(found, here & (mixed > 0), here & (mixed == 0) & (eligible > 0))
-    dead = _at(case.run.scalar(ZERO_STD), found.step)
-    spread = _at(case.run.scalar("reward_std"), found.step)
-    return Lines(found, (dead < 1) & (spread > at.GRAD_ZERO), dead >= 1)
-
-
-def _at(scalar: Scalar | None, step: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the values of a scalar at these steps, NaN where it has none."""
-    if scalar is None or not len(scalar.step):
-        return np.full(len(step), np.nan)
-    place = np.minimum(np.searchsorted(scalar.step, step), len(scalar.step) - 1)
-    return np.where(scalar.step[place] == step, scalar.value[place], np.nan)
 
 
 def _tied_share(case: Case) -> float:

@@ -92,7 +92,7 @@ def group_size_floor(this: Rule, case: Case) -> Iterator[Finding]:
     )
 
 
-@rule("verifier-suspect", "BT902", explains=("all-wrong-collapse", "component-collapse"))
+@rule("verifier-suspect", "BT902")
 def verifier_suspect(this: Rule, case: Case) -> Iterator[Finding]:
     """The verifier may be wrong: nothing ever scores, or equal completions get different verdicts.
 

@@ -32,8 +32,18 @@ EXPLAINS = 0.5
 TRUNCATED_GROUP = 0.8
 # Ours: a logged clipped_ratio from which (nearly) every group of the step is truncated.
 CLIPPED_STEP = 0.95
-# Ours: truncated rollouts that succeed this often show that the cap does not decide the reward.
+# Ours: truncated rollouts that succeed this often (or half as often as complete ones), or this
+# often where all are truncated, show that the cap does not decide the reward.
 TRUNCATED_SUCCESS = 0.2
+TRUNCATED_ALONE = 0.01
+# Ours: a cap is read off lengths only if it is at least this long, and if this many times more
+# completions end there than in the last part below it.
+CAP_SMALLEST = 64
+CAP_PILE = 5
+CAP_NEIGHBOURS = 0.02
+# Ours: one complete rollout can mix a group of at most this size; chance mixes a few more.
+CAP_GROUP = 16
+CAP_SLACK = 0.05
 # Ours: the share of all groups that must be lost to the cap before it is worth a finding, and the
 # share of the tied ones.
 TRUNCATION_LOSS = 0.1

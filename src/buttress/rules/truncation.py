@@ -8,9 +8,9 @@ from buttress.rules import advice
 from buttress.rules import thresholds as at
 from buttress.rules.case import Case
 from buttress.rules.causes import collapse_severity, of_kind
-from buttress.rules.collapse import ZERO_STD
 from buttress.rules.finding import Finding, Severity
 from buttress.rules.length_cap import CLIPPED, LengthCap
+from buttress.rules.log_lines import ZERO_STD
 from buttress.rules.rule import Rule, rule
 
 
@@ -25,16 +25,17 @@ def truncation_collapse(this: Rule, case: Case) -> Iterator[Finding]:
     What it sees
         Tied groups that are not all correct and of whose rollouts at least 80 % are truncated, by
         the `truncated` column; without it, tied groups of steps whose completions/clipped_ratio
-        is 0.95 or more; without rollouts, that scalar beside frac_reward_zero_std. Worth a warning
-        when a tenth of all groups is lost this way, as bad as the collapse itself when it accounts
-        for half of it.
+        is 0.95 or more; without that, by lengths that pile up at a round maximum; without rollouts,
+        by the scalar beside frac_reward_zero_std. Worth a warning when a tenth of all groups is
+        lost this way, as bad as the collapse itself when it accounts for half of it.
     Why it matters
         A completion that was cut off has no answer to grade. It looks like a prompt out of reach,
         and every cure for hard prompts is spent in vain.
     How sure
-        Not put down to the cap: groups in a run whose truncated rollouts succeed in more than 20 %
-        of the cases (answers of fixed length all end at the cap). The scalar is an average over
-        the step and names no group.
+        Not put down to the cap: groups in a run whose truncated rollouts succeed in 20 % of the
+        cases, or half as often as complete ones (answers of fixed length all end at the cap). The
+        scalar is an average over the step and names no group. A cap read off lengths is our
+        reading and never more than a warning.
     What to do
         Raise the cap. Everything else comes after it.
     When to ignore
@@ -55,13 +56,14 @@ def truncation_collapse(this: Rule, case: Case) -> Iterator[Finding]:
     if loss < at.TRUNCATION_LOSS or share < at.TRUNCATION_SHARE:
         return
     severity = Severity.WARNING
-    if share >= at.EXPLAINS:
+    if share >= at.EXPLAINS and cap.seen_in != "length":
         severity = max(severity, collapse_severity(case) or severity)
     wrong = int(of_kind(case, "all_wrong").sum())
     yield this.finding(
         severity,
         f"{explained} of {tied} tied groups are truncated: (nearly) all of their completions hit "
-        f"the length cap; {cap.share:.0%} of all completions do",
+        f"the length cap; {cap.share:.0%} of all completions do"
+        f"{' (read off the lengths, which pile up there)' if cap.seen_in == 'length' else ''}",
         {
             "tied_groups": tied,
             "truncated_groups": explained,
@@ -81,7 +83,8 @@ def _from_scalars(this: Rule, case: Case, cap: LengthCap) -> Iterator[Finding]:
     if clipped is None or dead is None:
         return
     tied = float(dead.value.mean())
-    if cap.share < at.CLIPPED_STEP or tied <= at.ACR_STALLED:
+    mixed_by_complete = at.CAP_GROUP * (1 - cap.share) + at.CAP_SLACK
+    if cap.share < at.CLIPPED_STEP or tied <= at.ACR_STALLED or 1 - tied > mixed_by_complete:
         return
     yield this.finding(
         Severity.ERROR if tied >= at.ACR_DEAD else Severity.WARNING,
