@@ -13,9 +13,10 @@ from buttress.groups.identity import codes_of
 from buttress.logs import parquet
 from buttress.logs.builder import Coded, RolloutBuilder
 from buttress.logs.columns import COMPONENT
+from buttress.logs.trl_evidence import components
 from buttress.logs.trl_files import FIXED, TEXTS, Dump, Loader
 from buttress.logs.trl_groups import blocks
-from buttress.logs.trl_weights import Rewards, components, correctness, total
+from buttress.logs.trl_weights import Rewards, correctness, total
 
 # Columns that reward functions may log with `log_extra`, and that our own hook adds.
 EXTRAS: dict[str, tuple[str, ...]] = {
