@@ -93,7 +93,7 @@ def test_kinds_get_opposite_cures():
     right = Groups.from_dense(np.ones((40, 4)))
     for groups, kind in ((wrong, "all-wrong-collapse"), (right, "all-correct-collapse")):
         assert the(groups, kind).severity is Severity.ERROR
-        assert the(groups, kind).advice == the(groups, RULE).advice
+        assert the(groups, kind).advice[:2] == the(groups, RULE).advice
     assert "harder" not in str(the(wrong, RULE).advice)
     assert "harder" in str(the(right, RULE).advice)
     assert "all-correct-collapse" not in names(wrong)

@@ -73,7 +73,8 @@ def advantage_collapse(this: Rule, case: Case) -> Iterator[Finding]:
             "cause": cause(case),
             "limit": at.ACR_STALLED,
         },
-        advice.against_collapse(case),
+        # the finding on the cause or the kind beside this one says the rest
+        advice.against_collapse(case)[: 2 if cause(case) or dominant_kind(case) else None],
         (longest.first, longest.last) if longest else case.span(),
     )
 
