@@ -122,15 +122,14 @@ class Avspo(Estimator):
         self._augmented = 0
 
     def compute(self, block: Dense, batch: Batch) -> Any:
-        chosen, drawn = self._virtual(block, batch)
+        chosen = self._chosen(block)
         if not chosen.any():
-            return block.choose(
-                block.tied | (block.scorable < 2),
-                block.zero,
-                normalised(block, self.eps, self.ddof),
-            )
-        cells = virtual.normalised_with(block, drawn, self.eps, self.ddof)
-        return block.choose((block.tied & ~chosen) | (block.scorable < 2), block.zero, cells)
+            return normalised(block, self.eps, self.ddof)
+        drawn = self._virtual(block, batch, chosen)
+        return virtual.normalised_with(block, drawn, self.eps, self.ddof)
+
+    def silent(self, block: Dense) -> NDArray[np.bool_]:
+        return block.silent & ~self._chosen(block) if self._plan["triggered"] else block.silent
 
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:
         mean = batch.reward.known_mean
@@ -154,22 +153,25 @@ class Avspo(Estimator):
         low, high = self.threshold_bounds
         self._adaptive = float(min(max(self._adaptive + step, low), high))
 
-    def _virtual(self, block: Dense, batch: Batch) -> tuple[NDArray[np.bool_], virtual.Virtual]:
-        """Return which groups are augmented, and with what."""
-        chosen = block.tied & self._plan["triggered"]
-        shift = min(0.0, self._lowest)
-        top = np.where(chosen, block.high - shift, 0.0)
-        top[top <= self.tolerance.atol] = 0.0
-        if self.only != "both":
-            chosen &= (top > 0) == (self.only == "correct")
-        if not chosen.any():
-            none = np.zeros(len(block))
-            return chosen, virtual.Virtual(none, none, none)
+    def _chosen(self, block: Dense) -> NDArray[np.bool_]:
+        """Return which groups are augmented."""
+        if not self._plan["triggered"]:
+            return np.zeros(len(block), dtype=bool)
+        if self.only == "both":
+            return block.tied
+        return block.tied & ((self._top(block) > 0) == (self.only == "correct"))
+
+    def _top(self, block: Dense) -> NDArray[np.float64]:
+        """Return the shifted reward of each group, exactly 0 where it is 0 within the tolerance."""
+        top = np.where(block.tied, block.high - min(0.0, self._lowest), 0.0)
+        return np.where(top > self.tolerance.atol, top, 0.0)
+
+    def _virtual(self, block: Dense, batch: Batch, chosen: NDArray[np.bool_]) -> virtual.Virtual:
         k = np.where(chosen, virtual_count(block.scorable, batch.acr, self.alpha), 0)
-        drawn = virtual.Virtual.of(self._draw(top, k), k)
+        drawn = virtual.Virtual.of(self._draw(self._top(block), k), k)
         self._plan["K"] = max(self._plan["K"], int(k.max()))
         self._augmented += int(chosen.sum())
-        return chosen, drawn._replace(mean=drawn.mean + shift)
+        return drawn._replace(mean=drawn.mean + min(0.0, self._lowest))
 
     def _draw(self, top: NDArray[np.float64], k: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.strategy == "uniform":

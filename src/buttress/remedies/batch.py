@@ -48,7 +48,8 @@ class Batch:
     def of(cls, view: View, extra: Mapping[str, Moments]) -> Batch:
         """Collect the statistics of a batch."""
         summary, rewards = view.summary, view.groups.rewards
-        scorable = int(summary.scorable.sum())
+        whole = summary.scorable is summary.size  # nothing is missing
+        scorable = len(rewards) if whole else int(summary.scorable.sum())
         return cls(
             groups=len(view.groups),
             eligible=int(np.count_nonzero(summary.eligible)),

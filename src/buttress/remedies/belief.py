@@ -50,15 +50,19 @@ class Belief:
             return {}
         seen = of_groups(view)
         pair = seen.count >= 2
-        seen = seen.pick(pair)
-        found = {"batch": _excess(seen, np.full(len(seen.count), self.past.mean))}
-        for memory in range(len(self.memories)):
-            history = self.table.find(view.groups, memory).pick(pair)
-            old = history.count > 0
-            prior = self._with_pull(history, self.past).pick(old)
-            found[f"history {memory}"] = _excess(seen.pick(old), prior.mean)
-            found[f"expected {memory}"] = Moments.of(1.0 / (prior.count + 1.0))
-            found[f"error {memory}"] = Moments.of((seen.mean[old] - prior.mean) ** 2)
+        [batch] = _excess(seen.pick((pair, None)), self.past.mean)
+        history = self.table.find_all(view.groups)
+        old = pair & (history.count > 0).all(axis=1)
+        prior = self._with_pull(history.pick(old), self.past)
+        seen = seen.pick((old, None))
+        error = _means((seen.mean - prior.mean) ** 2)
+        found = {"batch": batch}
+        for name, each in (
+            ("history", _excess(seen, prior.mean)),
+            ("expected", _means(1.0 / (prior.count + 1.0))),
+            ("error", error),
+        ):
+            found |= {f"{name} {memory}": one for memory, one in enumerate(each)}
         return found
 
     def prior(self, groups: Groups, batch: Moments) -> tuple[Rows, NDArray[np.float64]]:
@@ -124,17 +128,30 @@ class Belief:
             self.sums[name] = self.sums.get(name, none) + one
 
     def _with_pull(self, history: Rows, base: Moments) -> Rows:
-        one = np.ones(len(history.count))
         variance = base.m2 / base.count if base.count else 0.0
         pull = self.pull if base.count else 0.0
+        one = np.ones_like(history.count)
         return history + Rows(
             one * pull, one * base.mean, one * (variance * pull), history.low, history.high
         )
 
 
-def _excess(seen: Rows, belief: NDArray[np.float64]) -> Moments:
-    """Return ``Σ (E(p - v)²) / Σ (E(p - v)² + σ²)``, which is ``1 / (s + 1)``, and its weight."""
+def _excess(seen: Rows, belief: Any) -> list[Moments]:
+    """Return ``Σ (E(p - v)²) / Σ (E(p - v)² + σ²)``, which is ``1 / (s + 1)``, and its weight.
+
+    Over the groups (the first axis), for each memory.
+    """
     within = seen.m2 / np.maximum(seen.count - 1.0, 1.0)
     apart = (seen.mean - belief) ** 2 - within / np.maximum(seen.count, 1.0)
-    whole = float((apart + within).sum())
-    return Moments(whole, float(apart.sum()) / whole, 0.0) if whole > 0 else Moments(0, 0.0, 0.0)
+    parts = zip(apart.sum(axis=0).tolist(), (apart + within).sum(axis=0).tolist(), strict=True)
+    return [
+        Moments(whole, part / whole, 0.0) if whole > 0 else Moments(0, 0.0, 0.0)
+        for part, whole in parts
+    ]
+
+
+def _means(values: NDArray[np.float64]) -> list[Moments]:
+    """Return the mean over the groups (the first axis), for each memory."""
+    count = len(values)
+    totals = values.sum(axis=0).tolist()
+    return [Moments(count, total / count if count else 0.0, 0.0) for total in totals]

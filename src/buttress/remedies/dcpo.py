@@ -56,7 +56,7 @@ class Dcpo(Estimator):
         earlier = visit - 1.0
         new_variance = block.squares / block.free(self.ddof)
         new = block.over(block.centred, block.root(new_variance), self.eps)
-        new = block.choose(block.tied | (block.scorable < 2), block.zero, new)
+        new = block.choose(block.silent, block.zero, new)
         gap = block.mean - block.lift(old.mean)
         variance = (new_variance + block.lift(old.m2) + gap * gap * earlier / visit) / visit
         # the mean over all visits lies (i - 1) / i of the gap away from this visit's

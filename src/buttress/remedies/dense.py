@@ -100,6 +100,11 @@ class Dense:
         return replace(self, rewards=cells)
 
     @cached_property
+    def silent(self) -> NDArray[np.bool_]:
+        """Per group on the host: tied, or fewer than two scorable samples."""
+        return self.tied | (self.scorable < 2)
+
+    @cached_property
     def count(self) -> Any:
         """Scorable samples (at least 1): shape ``(group, 1)``, or a number if all are equal."""
         if self.mask is None:

@@ -125,7 +125,7 @@ class Estimator:
         """Return the groups, on the host, that get exactly 0 whatever `compute` says."""
         if self.signals_ties:
             return block.scorable < 1
-        return block.tied | (block.scorable < 2)
+        return block.silent
 
     @property
     def wanted(self) -> tuple[str, ...]:

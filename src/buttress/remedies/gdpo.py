@@ -96,5 +96,5 @@ class Gdpo(Estimator):
         return block.hide(total)
 
     def _score(self, part: Dense) -> Any:
-        flat = part.tied | (part.scorable < 2)
+        flat = part.silent
         return part.hide(part.choose(flat, part.zero, normalised(part, self.eps, self.ddof)))

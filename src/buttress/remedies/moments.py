@@ -31,7 +31,7 @@ class Moments(NamedTuple):
         if not len(values):
             return cls(0, 0.0, 0.0)
         if weights is None:
-            mean = float(values.mean())
+            mean = float(values.sum()) / len(values)
             apart = values - mean
             return cls(len(values), mean, float((apart * apart).sum()))
         count = float(weights.sum())

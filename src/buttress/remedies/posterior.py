@@ -114,7 +114,7 @@ class Posterior(Estimator):
         cells = xp.where(scale > block.lift(self._noise(block)), cells, block.zero)
         if self.tied_only:
             plain = normalised(block, self.eps, 0)
-            return block.choose(block.tied | (block.scorable < 2), cells, plain)
+            return block.choose(block.silent, cells, plain)
         return cells
 
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:

@@ -92,12 +92,21 @@ class PromptTable:
 
     def find(self, groups: Groups, memory: int = 0) -> Rows:
         """Return what is known of each group's prompt, shape ``(group,)``; empty where nothing."""
-        rows, nothing = self._index(groups), empty(len(groups))
+        return self._known(groups, memory, len(groups))
+
+    def find_all(self, groups: Groups) -> Rows:
+        """Return what each memory knows, shape ``(group, memory)``."""
+        return self._known(groups, slice(None), (len(groups), len(self._fades)))
+
+    def _known(self, groups: Groups, memory: int | slice, shape: Any) -> Rows:
+        rows = self._index(groups)
         if not len(self._row):
-            return nothing
-        known = rows >= 0
+            return empty(shape)
         found = self._rows.pick((np.maximum(rows, 0), memory))
-        return Rows(*(np.where(known, a, b) for a, b in zip(found, nothing, strict=True)))
+        if (rows >= 0).all():
+            return found
+        known = (rows >= 0).reshape(-1, *[1] * (found.count.ndim - 1))
+        return Rows(*(np.where(known, a, b) for a, b in zip(found, empty(shape), strict=True)))
 
     def learn(self, groups: Groups, seen: Rows) -> None:
         """Fade what is known of the visited prompts and add what was seen of each group.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_torch_array
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from buttress.groups import Groups, Tolerance
+from buttress.measures.segments import reduce_groups
 from buttress.measures.summary import GroupSummary
 from buttress.remedies.dense import LARGEST, Dense, float_dtype, floating, take
 
@@ -41,25 +42,26 @@ class View:
 
         Without a gradient it is kept with the groups, so that several estimators share it.
         """
-        if is_torch_array(groups.values) and groups.values.requires_grad:
+        if getattr(groups.values, "requires_grad", False):
             return cls._build(groups, tolerance)
-        key = (cls, tolerance)
-        if key not in groups.memo:
-            groups.memo[key] = cls._build(groups, tolerance)
-        return groups.memo[key]
+        key, memo = (cls, tolerance), groups.memo
+        if key not in memo:
+            memo[key] = cls._build(groups, tolerance)
+        return memo[key]
 
     @classmethod
     def _build(cls, groups: Groups, tolerance: Tolerance) -> View:
         groups, values, largest = _tame(groups)
+        sizes = groups.sizes
+        if len(sizes) and sizes[0] and (sizes == sizes[0]).all():
+            summary = _summary_of_equals(groups, tolerance)
+            return cls(groups, summary, [_whole(groups, summary, values)], largest)
         summary = GroupSummary.of(groups, tolerance)
         if not groups.n_samples:
             return cls(groups, summary, [], largest)
-        width = int(groups.sizes.max())
-        if len(groups) * width == groups.n_samples:
-            return cls(groups, summary, [_whole(groups, summary, values, width)], largest)
         place = np.empty(groups.n_samples, dtype=np.int64)
         blocks, start = [], 0
-        for index in _buckets(groups.sizes, groups.n_samples):
+        for index in _buckets(sizes, groups.n_samples):
             block, samples, real = _padded(groups, summary, values, index)
             place[samples[real]] = start + np.flatnonzero(real)
             start += real.size
@@ -103,7 +105,7 @@ def _tame(groups: Groups) -> tuple[Groups, Any, float]:
     values, rewards = groups.values, groups.rewards
     largest = float(np.fmax.reduce(np.abs(rewards), initial=0.0))
     on_host = isinstance(values, np.ndarray) or (
-        is_torch_array(values) and values.device.type == "cpu" and not values.requires_grad
+        getattr(values, "requires_grad", True) is False and values.device.type == "cpu"
     )
     if on_host and largest <= LARGEST:
         return groups, rewards, largest
@@ -118,8 +120,17 @@ def _tame(groups: Groups) -> tuple[Groups, Any, float]:
     return groups, groups.rewards if on_host else tamed, largest
 
 
-def _whole(groups: Groups, summary: GroupSummary, values: Any, width: int) -> Dense:
-    shape = (len(groups), width)
+def _summary_of_equals(groups: Groups, tolerance: Tolerance) -> GroupSummary:
+    """Return `GroupSummary.of` for groups of one size: the short way where nothing is missing."""
+    low = reduce_groups(np.minimum, groups.rewards, groups)
+    if np.isnan(low.min()):  # a NaN comes through
+        return GroupSummary.of(groups, tolerance)
+    high = reduce_groups(np.maximum, groups.rewards, groups)
+    return GroupSummary(groups.sizes, groups.sizes, low, high, tolerance)
+
+
+def _whole(groups: Groups, summary: GroupSummary, values: Any) -> Dense:
+    shape = (len(groups), int(groups.sizes[0]))
 
     def fetch(column: NDArray[Any]) -> NDArray[Any]:
         return column.reshape(shape)
@@ -128,7 +139,7 @@ def _whole(groups: Groups, summary: GroupSummary, values: Any, width: int) -> De
     cells = xp.reshape(values, shape)
     index = np.arange(len(groups))
     hidden = None
-    if summary.scorable.sum() < groups.n_samples:
+    if summary.scorable is not groups.sizes and summary.scorable.sum() < groups.n_samples:
         hidden = np.isnan(groups.rewards).reshape(shape)
     return _block(groups, summary, xp, cells, hidden, index, fetch)
 
