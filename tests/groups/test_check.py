@@ -334,3 +334,12 @@ def test_any_log_is_judged_without_a_fault(rows):
                 assert 0 < problem.share <= 1
                 assert problem.groups >= 1
                 assert str(problem.groups) in problem.message or "every prompt" in problem.message
+
+
+def test_steps_of_one_prompt_are_no_fragments():
+    groups = Groups.from_nested(
+        [[1, 0, 1, 0]] * 12,
+        prompt_id=[f"p{place // 3}" for place in range(12)],
+        step=[place // 3 for place in range(12)],
+    )
+    assert not check_grouping(groups, LogFacts(grouped_by="key"))

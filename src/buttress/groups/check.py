@@ -141,6 +141,8 @@ def _fragments(groups: Groups, facts: LogFacts, visits: _Visits) -> Iterator[Gro
     size = total // parts
     if facts.group_size == size:
         return  # complete groups of prompts that the trainer draws several times
+    if len(visits.parts) < 2 * len(np.unique(groups.step)):
+        return  # steps of one prompt: all groups of a step share it by design
     # without steps the groups of one prompt may be visits in different steps
     sure = facts.group_size is not None or bool(groups.step.any())
     doubt = "" if sure else "; or, since the log has no steps, as many visits of each prompt"

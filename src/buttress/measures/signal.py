@@ -12,6 +12,8 @@ from buttress.measures.segments import sum_in_groups
 from buttress.measures.statistics import Additive, ratio
 from buttress.measures.summary import GroupSummary
 
+LONGEST = 1e12  # tokens
+
 
 @dataclass(frozen=True, slots=True)
 class SignalCounts(Additive):
@@ -34,6 +36,8 @@ class SignalCounts(Additive):
         if length is None:
             counted = tokens = np.zeros(len(groups), dtype=np.int64)
         else:
+            # no completion is longer: such an entry is damage, and its sum would overflow
+            length = np.where((length >= 0) & (length < LONGEST), length, np.nan)
             counted, tokens = sum_in_groups(length, groups)
         return cls(
             rollouts=groups.n_samples,

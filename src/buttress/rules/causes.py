@@ -21,8 +21,9 @@ def collapse_severity(case: Case) -> Severity | None:
         return None
     acr, course = case.acr, case.course
     if course.mastered and (acr > at.ACR_STALLED or course.late):
-        # most of the run was spent on what was known already
-        return Severity.WARNING if acr >= at.ACR_DEAD else Severity.INFO
+        # a run that ends well may still have lost many steps on the way, or most of them at the end
+        costly = acr >= at.ACR_DEAD or _was_stuck(case)
+        return Severity.WARNING if costly else Severity.INFO
     if acr >= at.ACR_DEAD:
         return Severity.ERROR
     if acr > at.ACR_STALLED:
@@ -33,6 +34,17 @@ def collapse_severity(case: Case) -> Severity | None:
         return Severity.ERROR if dead or course.stalled else Severity.WARNING
     recovered = longest is not None and longest.length > at.STALLED_STEPS
     return Severity.INFO if recovered else None
+
+
+def _was_stuck(case: Case) -> bool:
+    """Whether a spell above the line outlasted the paper's limit and was not one of success."""
+    steps = case.steps
+    for spell in case.course.spells:
+        inside = (steps.step >= spell.first) & (steps.step <= spell.last)
+        right, tied = steps.all_correct[inside].sum(), spell.tied
+        if spell.length > at.STALLED_STEPS and right < tied / 2:
+            return True
+    return False
 
 
 def tied_by_kind(case: Case) -> dict[str, int]:

@@ -26,8 +26,9 @@ def advantage_collapse(this: Rule, case: Case) -> Iterator[Finding]:
         The advantage collapse rate (ACR): tied groups over groups with two or more scorable
         rollouts. A warning above 0.35, over the whole run or at its end; an error when it stays
         above 0.35 for more than 50 consecutive steps, or from 0.8 on. An info when the run got
-        over it, or when it is the success of a run that mastered its prompts. Without rollouts
-        it reads the scalar frac_reward_zero_std and never goes beyond a warning.
+        over it, or when it is the success of a run that mastered its prompts; a warning all the
+        same when such a run was stuck for more than 50 steps on the way. Without rollouts it
+        reads the scalar frac_reward_zero_std and never goes beyond a warning.
     Why it matters
         Rollouts of a tied group cost what all rollouts cost and change nothing. Neither the loss
         nor the mean reward shows it.
