@@ -153,6 +153,21 @@ def test_bad_options_and_missing_uid_are_named():
         fn(token_level_rewards=rewards, response_mask=mask)
 
 
+def test_token_credit_without_tokens_is_said_once(caplog):
+    rewards, mask, uid = rollouts(4)
+    found = {}
+    for name in ("ep_grpo", "grpo", "ep_grpo"):
+        config = omegaconf.OmegaConf.create({"buttress": {"eps": 1e-3}})
+        fn = core.get_adv_estimator_fn(f"buttress_{name}")
+        found[name], _ = fn(
+            token_level_rewards=rewards, response_mask=mask, index=uid, config=config
+        )
+    torch.testing.assert_close(found["ep_grpo"], found["grpo"])
+    told = [one.message for one in caplog.records if "works without" in one.message]
+    assert len(told) == 1
+    assert "token/entropy, token/logp, token/ref_logp" in told[0]
+
+
 def test_registered_inside_a_ray_task():
     ray = require("ray")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)

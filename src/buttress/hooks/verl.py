@@ -21,13 +21,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
 from buttress.errors import UsageError
-from buttress.groups import Groups
-from buttress.hooks.metrics import collapse_metrics, reading_metrics, widened
-from buttress.measures import Levels
-from buttress.remedies.estimator import Estimator
+from buttress.hooks.live import LiveEstimator
 from buttress.remedies.losses import Loss, Tokens
 from buttress.remedies.registry import create, names
 
@@ -49,10 +44,12 @@ class VerlEstimator:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.metrics: dict[str, float] = {}
         self._options: dict[str, Any] | None = None
-        self._estimate: Estimator | None = None
-        self._levels = Levels(np.nan, np.nan)
+        self._live: LiveEstimator | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self._live.metrics if self._live else {}
 
     def __call__(
         self,
@@ -68,34 +65,26 @@ class VerlEstimator:
         """
         if index is None:
             raise UsageError(f"{PREFIX}{self.name} needs the uid of each response to group them")
-        estimate = self._built(config)
-        rewards = token_level_rewards.sum(dim=-1).detach()
-        lengths = response_mask.sum(dim=-1)
-        groups = Groups.from_flat(rewards, np.asarray(index), length=lengths)
-        flat = estimate(groups)
-        advantages = flat.new_zeros(len(flat))
-        advantages[_as_index(groups.order, flat)] = flat
-        advantages = advantages.unsqueeze(-1) * response_mask
-        self._measure(groups, estimate)
+        live = self._built(config)
+        advantages = live.per_token(token_level_rewards, response_mask, index)
+        LAST_METRICS.clear()
+        LAST_METRICS.update(live.metrics)
+        report_metrics()
         return advantages, advantages
 
-    def _built(self, config: Any) -> Estimator:
+    def _built(self, config: Any) -> LiveEstimator:
         options = options_of(config)
-        if self._estimate is None or options != self._options:
-            self._estimate, self._options = create(self.name, **options), options
-        return self._estimate
-
-    def _measure(self, groups: Groups, estimate: Estimator) -> None:
-        self._levels = widened(self._levels, groups, estimate.tolerance)
-        found = {
-            **collapse_metrics(groups, self._levels, estimate.tolerance),
-            "acr_after": estimate.reading["acr_after"],
-            **reading_metrics(estimate.reading),
-        }
-        self.metrics = {f"buttress/{name}": float(value) for name, value in found.items()}
-        LAST_METRICS.clear()
-        LAST_METRICS.update(self.metrics)
-        report_metrics()
+        if self._live is None or options != self._options:
+            self._live, self._options = LiveEstimator(self.name, options), options
+            missing = [name for name in self._live.estimate.wanted if name != "length"]
+            if missing:
+                logger.warning(
+                    "%s%s works without %s, which verl does not hand over; its page says how",
+                    PREFIX,
+                    self.name,
+                    ", ".join(missing),
+                )
+        return self._live
 
 
 # What the estimator of the last step found; `report_metrics` adds it to what verl logs.
@@ -201,7 +190,3 @@ def report_metrics() -> None:
 
     log.adds_buttress = True  # type: ignore[attr-defined]
     Tracking.log = log
-
-
-def _as_index(order: Any, like: Any) -> Any:
-    return like.new_tensor(order, dtype=like.new_zeros(0).long().dtype)
