@@ -96,3 +96,13 @@ def test_trl(size, n, seed):
     got = bt.estimator("grpo")(bt.Groups.from_dense(rows))
     assert got.dtype == torch.float32
     torch.testing.assert_close(got, expected, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 64])
+def test_the_largest_possible_advantage(size):
+    """(G - 1) / sqrt(G) with ddof 1, sqrt(G - 1) with ddof 0; a lone success attains it."""
+    lone = [1.0] + [0.0] * (size - 1)
+    for ddof, bound in ((1, (size - 1) / np.sqrt(size)), (0, np.sqrt(size - 1))):
+        assert run("grpo", [lone], eps=0, ddof=ddof)[0] == pytest.approx(bound)
+        got = run("grpo", rng.standard_cauchy((50, size)).tolist(), eps=0, ddof=ddof)
+        assert np.abs(got).max() <= bound + 1e-9
