@@ -44,6 +44,15 @@ def test_closed_forms(size, k, right, wrong, advantage):
         assert abs(reward - mean) / std == pytest.approx(advantage, abs=1e-4)
 
 
+@pytest.mark.parametrize("k", [1, 2, 5, 16])
+def test_the_ladder_has_the_moments_of_the_stratified_rewards(k):
+    top, count = np.array([0.0, 1.0, 0.4, 2.0]), np.full(4, k)
+    listed = virtual.Virtual.of(virtual.stratified(top, 0.1, count), count)
+    step = np.where(top > 0, top / (k + 1), 0.1 / k)
+    for got, expected in zip(virtual.ladder(step, count), listed, strict=True):
+        assert got == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 8, 16, 33])
 @pytest.mark.parametrize("anchor", [0.001, 0.1, 1.0])
 def test_advantage_of_a_tied_group(size, anchor):

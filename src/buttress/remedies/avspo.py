@@ -168,15 +168,20 @@ class Avspo(Estimator):
 
     def _virtual(self, block: Dense, batch: Batch, chosen: NDArray[np.bool_]) -> virtual.Virtual:
         k = np.where(chosen, virtual_count(block.scorable, batch.acr, self.alpha), 0)
-        drawn = virtual.Virtual.of(self._draw(self._top(block), k), k)
+        drawn = self._draw(self._top(block), k)
         self._plan["K"] = max(self._plan["K"], int(k.max()))
         self._augmented += int(chosen.sum())
         return drawn._replace(mean=drawn.mean + min(0.0, self._lowest))
 
-    def _draw(self, top: NDArray[np.float64], k: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _draw(self, top: NDArray[np.float64], k: NDArray[np.int64]) -> virtual.Virtual:
+        if self.strategy == "stratified":
+            step = np.where(top > 0, top / (k + 1), self.anchor / np.maximum(k, 1))
+            return virtual.ladder(step, k)
         if self.strategy == "uniform":
-            return virtual.uniform(top, self.anchor, k, self._random)
-        return getattr(virtual, self.strategy)(top, self.anchor, k)
+            values = virtual.uniform(top, self.anchor, k, self._random)
+        else:
+            values = getattr(virtual, self.strategy)(top, self.anchor, k)
+        return virtual.Virtual.of(values, k)
 
     def _state(self) -> dict[str, Any]:
         return {

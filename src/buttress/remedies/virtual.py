@@ -30,6 +30,12 @@ class Virtual(NamedTuple):
         return cls(count.astype(np.float64), mean, (apart * apart).sum(axis=1))
 
 
+def ladder(step: NDArray[np.float64], k: NDArray[np.int64]) -> Virtual:
+    """Return the moments of ``step · (1, 2, ..., k)``: mean ``step (k+1)/2``, and their spread."""
+    count = k.astype(np.float64)
+    return Virtual(count, step * (count + 1) / 2, step * step * count * (count * count - 1) / 12)
+
+
 def normalised_with(block: Dense, virtual: Virtual, eps: float, ddof: int) -> Any:
     """Return ``(r - mean') / (std' + eps)`` of the real samples only.
 
@@ -51,6 +57,9 @@ def stratified(top: NDArray[np.float64], anchor: float, k: NDArray[np.int64]) ->
 
     ``top (1 - j / (K + 1))`` where the group's reward `top` is above 0, else
     ``anchor (K - j + 1) / K``; j = 1..K.
+
+    They are equal steps from 0, so `ladder` has their moments: ``top / (K + 1)`` and
+    ``anchor / K``.
 
     Examples
     --------
