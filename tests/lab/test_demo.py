@@ -72,6 +72,19 @@ def test_every_rollout_is_logged_with_the_advantage_of_the_remedy(finished, reme
 
 
 @pytest.mark.trl
+@pytest.mark.parametrize("remedy", ["grpo", "avspo"])
+def test_the_run_reads_back_without_a_problem(finished, remedy):
+    out, _ = finished
+    run = bt.read(out / remedy)
+    assert run.problems == ()
+    assert len(run.groups) == STEPS * 8
+    assert set(run.groups.sizes) == {8}
+    assert run.groups.step.tolist() == [step for step in (1, 2, 3) for _ in range(8)]
+    assert {"correct", "advantage"} <= set(run.groups.columns)
+    assert run.scalar("buttress/acr").step.tolist() == [1, 2, 3]
+
+
+@pytest.mark.trl
 def test_both_start_from_the_same_weights_problems_and_seed(finished):
     out, _ = finished
     columns = ["prompt", "completion"]
@@ -100,6 +113,7 @@ def test_another_demo_replaces_what_an_earlier_one_left(tmp_path):
     stale.write_bytes(b"stale")
     (out / demo.SUMMARY).write_text("{}")
     (out / "avspo.html").write_text("stale")
+    (out / "grpo.log").write_text("stale")
     (out / "notes.txt").write_text("mine")
     assert demo._prepared(out) == out
     assert sorted(path.name for path in out.iterdir()) == [demo.MARK, "notes.txt"]

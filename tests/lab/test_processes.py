@@ -67,7 +67,7 @@ def test_one_that_fails_shows_its_last_lines_and_ends_the_other(arms):
         processes.run_side_by_side(arms(grpo=ENDLESS, avspo=BAD), lambda *_: None)
     message = str(fault.value)
     assert "training with avspo ended with exit code 1" in message
-    assert "training.log" in message
+    assert "avspo.log" in message
     assert "noise 39" in message
     assert message.endswith("out of luck")
     assert "a first line" not in message

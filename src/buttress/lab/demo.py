@@ -35,7 +35,7 @@ class DemoRun:
     remedy
         Its name.
     directory
-        Holds ``completions/*.parquet``, ``trainer_state.json`` and ``training.log``.
+        Holds ``completions/*.parquet``, ``trainer_state.json``; the log lies beside it.
     greedy_before, greedy_after
         Share of the held-out problems that the most likely answer solves.
     seconds
@@ -100,8 +100,8 @@ def run_demo(
     Parameters
     ----------
     out
-        Directory for ``grpo/``, ``avspo/`` and ``summary.json``. One that an earlier demo made is
-        replaced; any other that is not empty is refused.
+        Directory for ``grpo/``, ``avspo/``, their logs and ``summary.json``. One that an earlier
+        demo made is replaced; any other that is not empty is refused.
     steps
         Training steps of 8 groups of 8 rollouts; 300 by default.
     seed
@@ -182,7 +182,8 @@ def _prepared(out: Path) -> Path:
             for remedy in REMEDIES:
                 if (out / remedy).exists():
                     shutil.rmtree(out / remedy)
-                (out / f"{remedy}.html").unlink(missing_ok=True)
+                for ending in ("log", "html"):
+                    (out / f"{remedy}.{ending}").unlink(missing_ok=True)
             (out / SUMMARY).unlink(missing_ok=True)
         out.mkdir(parents=True, exist_ok=True)
         (out / MARK).write_text(f"made by buttress demo {__version__}\n", encoding="utf-8")

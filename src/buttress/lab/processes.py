@@ -15,7 +15,6 @@ import msgspec
 from buttress.errors import ButtressError
 from buttress.lab.arm import Report, Setting, environment
 
-LOG = "training.log"  # what the libraries print, in the directory of the run
 LAST_LINES = 12
 GRACE = 5.0  # seconds between asking a process to end and ending it
 
@@ -52,15 +51,21 @@ def run_side_by_side(settings: Sequence[Setting], heard: Heard) -> None:
             listener.join(GRACE)
 
 
+def log_of(setting: Setting) -> Path:
+    """Return where the output of the libraries goes: beside the run, which holds the run alone."""
+    directory = Path(setting.directory)
+    return directory.with_name(f"{directory.name}.log")
+
+
 def _command(setting: Setting) -> list[str]:
     # -P: a folder called trl where the user stands must not shadow the package
     return [sys.executable, "-P", "-m", "buttress.lab.arm", msgspec.json.encode(setting).decode()]
 
 
 def _start(setting: Setting) -> subprocess.Popen[bytes]:
-    directory = Path(setting.directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOG).open("wb") as log:
+    path = log_of(setting)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as log:
         return subprocess.Popen(
             _command(setting),
             stdin=subprocess.DEVNULL,
@@ -83,7 +88,7 @@ def _check(process: subprocess.Popen[bytes], setting: Setting) -> None:
     code = process.wait()
     if code == 0:
         return
-    log = Path(setting.directory) / LOG
+    log = log_of(setting)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     raise ButtressError(
