@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -13,17 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.logs.columns import is_telling
-from buttress.logs.lines import Block, count_lines, valid_utf8
+from buttress.logs.lines import Block, valid_utf8
 from buttress.logs.prose import JsonTexts, text_of
 from buttress.logs.values import short
-
-TEXTS = ("group", "prompt", "prompt_id", "completion")
 
 _NULL = msgspec.Raw(b"null")
 _ABSENT = float("nan")  # told from null by identity
 # Python writes bare NaN. A quote without a backslash before it ends a string, so that this colon
 # belongs to the object and not to a text.
 _NAN = re.compile(rb'(?<!\\)"(\s*:\s*)-?NaN(?=\s*[,}])')
+# Type and default of a field. A completion stays as it is encoded: hashed, never built.
+_NUMBER = (float | bool | None, _ABSENT)
+_ENCODED = (msgspec.Raw, _NULL)
+_IDENTITY = (str | int | float | None, None)
+_TEXT_KINDS = {
+    "group": _IDENTITY,
+    "prompt_id": _IDENTITY,
+    "prompt": (str | None, None),
+    "completion": _ENCODED,
+}
 _FAULTS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
 
@@ -54,25 +62,28 @@ class RowDecoder:
     ----------
     columns
         Canonical name -> name in the file.
+    structured
+        Columns of the file that hold lists or objects (chat messages) where text belongs.
     """
 
-    def __init__(self, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self, columns: Mapping[str, str], structured: Collection[str] = frozenset()
+    ) -> None:
         self.columns = dict(columns)
-        numeric = {column for name, column in columns.items() if name not in TEXTS}
-        fields = {column: f"f{at}" for at, column in enumerate(dict.fromkeys(columns.values()))}
-        self._text_field = {
-            column: field for column, field in fields.items() if column not in numeric
+        self._fields = {
+            column: f"f{at}" for at, column in enumerate(dict.fromkeys(columns.values()))
         }
-        self._fields = fields
+        numeric = {column for name, column in columns.items() if name not in _TEXT_KINDS}
+        self._kinds = {
+            column: _NUMBER if column in numeric else _ENCODED if column in structured else kind
+            for column, kind in (
+                (column, _TEXT_KINDS.get(name)) for name, column in columns.items()
+            )
+        }
         self._row = msgspec.defstruct(
             "Row",
-            [
-                (field, msgspec.Raw, _NULL)
-                if column in self._text_field
-                else (field, float | bool | None, _ABSENT)
-                for column, field in fields.items()
-            ],
-            rename={field: column for column, field in fields.items()},
+            [(self._fields[column], *kind) for column, kind in self._kinds.items()],
+            rename={field: column for column, field in self._fields.items()},
             gc=False,
         )
         self._decoder = msgspec.json.Decoder(self._row)
@@ -80,40 +91,35 @@ class RowDecoder:
 
     def decode(self, block: Block) -> Decoded:
         """Return the rows of a block."""
-        rows = self._at_once(block.data)
+        rows = self._at_once(block)
         if rows is None:
             return self._by_line(block)
         lines = np.arange(block.first, block.first + len(rows), dtype=np.int32)
         return self._columns(rows, lines, [], typed=True)
 
-    def _at_once(self, data: bytes) -> list[Any] | None:
-        if not valid_utf8(data):
+    def _at_once(self, block: Block) -> list[Any] | None:
+        if not valid_utf8(block.data):
             return None
         try:
-            rows = self._decoder.decode_lines(data)
+            rows = self._decoder.decode_lines(block.data)
         except _FAULTS:
-            if b"NaN" not in data:
-                return None
             try:
-                rows = self._decoder.decode_lines(_NAN.sub(rb'"\1null', data))
+                rows = self._decoder.decode_lines(_NAN.sub(rb'"\1null', block.data))
             except _FAULTS:
                 return None
         # blank lines, two objects on a line or one over two lines spoil the line numbers
-        return rows if len(rows) == count_lines(data) else None
+        return rows if len(rows) == len(block) else None
 
     def _by_line(self, block: Block) -> Decoded:
         rows: list[Any] = []
         at: list[int] = []
         faults: list[Fault] = []
-        lines = block.data.split(b"\n")
-        for number, line in enumerate(lines, block.first):
-            if not line.strip():
-                continue
+        for number, line in block.lines():
             try:
                 rows.append(self._line(line, number, faults))
                 at.append(number)
             except _FAULTS as fault:
-                torn = block.torn and number == block.first + len(lines) - 1
+                torn = block.torn and number == block.first + len(block) - 1
                 kind = "the last line is cut off" if torn else "not a JSON object"
                 faults.append(Fault(number, kind, str(fault) or type(fault).__name__, lost=True))
         return self._columns(rows, np.array(at, dtype=np.int32), faults, typed=False)
@@ -137,8 +143,7 @@ class RowDecoder:
         for column, field in self._fields.items():
             if column in found:
                 value = found[column]
-                text = column in self._text_field
-                setattr(row, field, _encoded(value) if text else value)
+                setattr(row, field, _suited(value, self._kinds[column]))
         return row
 
     def _columns(
@@ -156,10 +161,13 @@ class RowDecoder:
             found = {name: [values[at] for at in keep] for name, values in found.items()}
         columns: dict[str, Any] = {}
         for name, values in found.items():
-            if self.columns[name] in self._text_field:
+            kind = self._kinds[self.columns[name]]
+            if kind is _ENCODED:
                 columns[name] = JsonTexts(list(map(bytes, values)))
+            elif kind is _NUMBER and typed:
+                columns[name] = np.array(values, dtype=np.float64)
             else:
-                columns[name] = np.array(values, dtype=np.float64) if typed else values
+                columns[name] = values
         return Decoded(lines, columns, faults)
 
     def _others(self, found: dict[str, list[Any]]) -> list[int]:
@@ -169,6 +177,9 @@ class RowDecoder:
         first, *more = (found[name] for name in self._telling)
         places = [at for at, value in enumerate(first) if value is _ABSENT or value is _NULL]
         return [at for at in places if all(one[at] is _ABSENT or one[at] is _NULL for one in more)]
+
+
+TEXTS = tuple(_TEXT_KINDS)
 
 
 def any_json(line: bytes) -> Any:
@@ -182,5 +193,8 @@ def any_json(line: bytes) -> Any:
         return json.loads(line)
 
 
-def _encoded(value: Any) -> Any:
-    return value if value is None else msgspec.json.encode(text_of(value))
+def _suited(value: Any, kind: tuple[Any, Any]) -> Any:
+    if value is None or kind is _NUMBER:
+        return value
+    text = text_of(value)
+    return msgspec.json.encode(text) if kind is _ENCODED else text

@@ -6,15 +6,15 @@ import glob
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import zstandard
 
 from buttress.errors import InputError
 
-CHUNK = 4 << 20
+CHUNK = 512 << 10
 HEAD = 64 << 10
 HEAD_LIMIT = 16 << 20  # a first line longer than this is not recognised
 COMPRESSED = (".gz", ".zst")
@@ -29,7 +29,7 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _FEED = 4 << 10
 
 
-class DamagedError(Exception):
+class _DamagedError(Exception):
     """A compressed stream broke; what came before it has been yielded."""
 
 
@@ -73,38 +73,75 @@ def plain_stem(path: Path) -> str:
 def head(path: Path) -> bytes:
     """Return the first decompressed bytes: 64 KiB, or more until the first line is whole."""
     start = b""
-    try:
-        for chunk in chunks(path, HEAD):
+    with Opened(path) as file:
+        while chunk := file.read(HEAD):
             start += chunk
-            if (len(start) >= HEAD and b"\n" in start) or len(start) >= HEAD_LIMIT:
+            if b"\n" in start or len(start) >= HEAD_LIMIT:
                 break
-    except DamagedError:
-        pass
     return start
 
 
-def chunks(
-    path: Path, size: int = CHUNK, advance: Callable[[int], None] | None = None
-) -> Iterator[bytes]:
-    """Yield the file's decompressed bytes; compression is told by content, not by name.
+class Opened:
+    """A file read through gzip or zstd; compression is told by content, not by name."""
 
-    `advance` is called with the number of bytes of the file that were used up.
-    Raises `DamagedError` after the last readable byte of a broken stream, and `OSError`.
-    """
-    with path.open("rb", buffering=0) as file:
-        start = file.read(4)
-        file.seek(0)
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", buffering=0)
+        start = self._file.read(4)
+        self._file.seek(0)
+        self._told = 0
+        self._stream: _Unpacked | None = None
         if start.startswith(_GZIP):
-            stream = _gunzip(file)
+            self._stream = _Unpacked(_gunzip(self._file))
         elif start == _ZSTD:
-            stream = _unzstd(file)
-        else:
-            stream = iter(lambda: file.read(size), b"")
-        before = 0
-        for chunk in stream:
-            yield chunk
-            if advance:
-                advance(-before + (before := file.tell()))
+            self._stream = _Unpacked(_unzstd(self._file))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    @property
+    def fault(self) -> str:
+        """What broke the compressed stream, known at its end; empty when nothing did."""
+        return self._stream.fault if self._stream else ""
+
+    def advanced(self) -> int:
+        """Return how many bytes, as they lie on disk, were used up since the last call."""
+        before, self._told = self._told, self._file.tell()
+        return self._told - before
+
+    def fill(self, view: memoryview) -> int:
+        """Read until the view is full or the file at its end; return the number of bytes."""
+        source, done = self._stream or self._file, 0
+        while done < len(view) and (count := source.readinto(view[done:])):
+            done += count
+        return done
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, fewer than `size` at the end of the file."""
+        data = bytearray(size)
+        return bytes(data[: self.fill(memoryview(data))])
+
+
+class _Unpacked:
+    """Chunks as a stream that ends where the chunks break."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+        self.fault = ""
+
+    def readinto(self, buffer: memoryview) -> int:
+        try:
+            if not self._rest:
+                self._rest = memoryview(next(self._chunks, b""))
+        except _DamagedError as fault:
+            self.fault = str(fault)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
 
 
 def _below(directory: Path) -> list[Path]:
@@ -141,7 +178,7 @@ def _gunzip(file: BinaryIO) -> Iterator[bytes]:
             if out := stream.decompress(pending, 1 << 20):
                 yield out
         except zlib.error as fault:
-            raise DamagedError(f"the gzip stream is damaged: {fault}") from None
+            raise _DamagedError(f"the gzip stream is damaged: {fault}") from None
         pending = stream.unconsumed_tail
         if stream.eof:  # another member may follow
             pending, stream = stream.unused_data, zlib.decompressobj(wbits=31)
@@ -149,7 +186,7 @@ def _gunzip(file: BinaryIO) -> Iterator[bytes]:
                 pending = file.read(HEAD)
                 if not pending:
                     return
-    raise DamagedError("the gzip stream ends early")
+    raise _DamagedError("the gzip stream ends early")
 
 
 def _unzstd(file: BinaryIO) -> Iterator[bytes]:
@@ -160,7 +197,7 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
             if out := stream.decompress(pending):
                 yield out
         except zstandard.ZstdError as fault:
-            raise DamagedError(f"the zstd stream is damaged: {fault}") from None
+            raise _DamagedError(f"the zstd stream is damaged: {fault}") from None
         pending = b""
         if stream.eof:  # another frame may follow
             pending, stream = stream.unused_data, zstandard.ZstdDecompressor().decompressobj()
@@ -168,4 +205,4 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
                 pending = file.read(_FEED)
                 if not pending:
                     return
-    raise DamagedError("the zstd stream ends early")
+    raise _DamagedError("the zstd stream ends early")

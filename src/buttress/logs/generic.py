@@ -87,7 +87,7 @@ def plan_of(row: Row, path: Path, *, builder: RolloutBuilder) -> Plan | None:
         return Plan(columns, constants)
     if any(name.startswith(COMPONENT) for name in columns):
         builder.infer("reward: the sum of the components, unweighted (the log has no total)")
-        return Plan(columns, constants, (_sum,))
+        return Plan(columns, constants, converts=(_sum,))
     if "reward" not in found:
         message = _NO_REWARD.format(", ".join(sorted(row)[:20]))
         builder.problems.once((path, "reward"), str(path), 0, message)

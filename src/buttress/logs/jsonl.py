@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,21 @@ class Plan:
         Canonical name -> column of the file.
     constants
         Canonical name -> value that every row of the file has.
+    structured
+        Columns with lists or objects in place of text, found by the engine.
     converts
         Steps from the decoded columns to those of the builder, where a format packs its own.
     """
 
     columns: dict[str, str]
     constants: dict[str, Any] = field(default_factory=dict)
+    structured: frozenset[str] = frozenset()
     converts: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = ()
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the decoder depends on."""
+        return (*self.columns.items(), self.structured)
 
 
 # From a row with every key that was seen (and an example value each) to the plan; None where
@@ -56,13 +65,13 @@ class JsonlRollouts:
     def __init__(self, builder: RolloutBuilder, plan: Planner) -> None:
         self._builder = builder
         self._plan = plan
-        self._decoders: dict[tuple[tuple[str, str], ...], RowDecoder] = {}
+        self._decoders: dict[tuple[Any, ...], RowDecoder] = {}
         self._before: dict[str, str] = {}
 
     def read(self, path: Path) -> None:
         """Read one file; whatever is broken becomes a problem."""
         texts = TextColumns()
-        schema = _Schema(lambda row: self._plan(row, path))
+        schema = _Schema(partial(self._planned, path=path))
         file = self._builder.open(path, texts.fetch)
         for block in blocks(path, self._builder):
             for part, plan in schema.parts(block):
@@ -74,11 +83,18 @@ class JsonlRollouts:
                 self._note_change(plan.columns, path, part.first)
                 self._take(file, path, part, plan)
 
+    def _planned(self, row: Row, path: Path) -> Plan | None:
+        plan = self._plan(row, path)
+        if plan is None:
+            return None
+        structured = {name for name in plan.columns.values() if isinstance(row[name], list | dict)}
+        return replace(plan, structured=frozenset(structured))
+
     def _take(self, file: int, path: Path, part: Block, plan: Plan) -> None:
-        key = tuple(plan.columns.items())
-        if key not in self._decoders:
-            self._decoders[key] = RowDecoder(plan.columns)
-        decoded = self._decoders[key].decode(part)
+        decoder = self._decoders.get(plan.key)
+        if decoder is None:
+            decoder = self._decoders[plan.key] = RowDecoder(plan.columns, plan.structured)
+        decoded = decoder.decode(part)
         for fault in decoded.faults:
             message = f"{fault.kind}: {fault.detail}"
             self._builder.problem(path, fault.line, message, lost=int(fault.lost), kind=fault.kind)
@@ -114,7 +130,7 @@ class _Schema:
 
     def parts(self, block: Block) -> Iterator[tuple[Block, Plan | None]]:
         """Yield the block with its plan, cut where one meaning changes its column."""
-        fresh = [line for line in looks(block.data) if _keys(line) not in self._known]
+        fresh = [line for line in looks(block) if _keys(line) not in self._known]
         rows = [row for row in map(_row, fresh) if row is not None]
         if self._plan is None and not any(map(self._plan_of, rows)):
             rows += self._first_rollout(block)
@@ -133,8 +149,8 @@ class _Schema:
 
     def _first_rollout(self, block: Block) -> list[Row]:
         tried: set[frozenset[str]] = set()
-        for line in block.data.split(b"\n"):
-            row = _row(line) if line else None
+        for _, line in block.lines():
+            row = _row(line)
             if row is not None and frozenset(row) not in tried:
                 tried.add(frozenset(row))
                 if self._plan_of(row):
@@ -145,16 +161,13 @@ class _Schema:
         """Start anew from rows of one schema, or halve a block that holds several."""
         self._seen, self._plan = {}, None
         self._known.clear()
-        middle = block.data.find(b"\n", len(block.data) // 2) + 1
-        if len({frozenset(row) for row in rows}) == 1 or not 0 < middle < len(block.data):
+        if len({frozenset(row) for row in rows}) == 1 or len(block) == 1:
             self._seen = rows[0]
             self._plan = self._plan_of(rows[0])
             yield block, self._plan
             return
-        first, second = block.data[:middle], block.data[middle:]
-        yield from self.parts(Block(block.first, first, torn=False))
-        line = block.first + first.count(b"\n")
-        yield from self.parts(Block(line, second, torn=block.torn))
+        for half in block.split(len(block) // 2):
+            yield from self.parts(half)
 
 
 class TextColumns:
@@ -176,11 +189,8 @@ class TextColumns:
         for block in blocks(path):
             if row is None:
                 break
-            lines: list[bytes] | None = None
-            end = block.first + block.data.count(b"\n") + block.torn
-            while row is not None and row < end:
-                lines = lines or block.data.split(b"\n")
-                found.append(self._text(lines[row - block.first]))
+            while row is not None and row < block.first + len(block):
+                found.append(self._text(block.line(row - block.first)))
                 row = next(wanted, None)
         return found + [Text("", "")] * (len(rows) - len(found))
 
@@ -193,12 +203,10 @@ class TextColumns:
         return Text(prompt, completion)
 
 
-def looks(data: bytes) -> list[bytes]:
+def looks(block: Block) -> list[bytes]:
     """Return a few lines of a block, spread over it, the first and the last among them."""
-    places = {0, data.rfind(b"\n", 0, -1) + 1}
-    places |= {data.find(b"\n", len(data) * part // 4) + 1 for part in (1, 2, 3)}
-    ends = [(at, data.find(b"\n", at)) for at in sorted(places)]
-    return [data[at : end if end >= 0 else None] for at, end in ends if at < len(data)]
+    last = len(block) - 1
+    return [block.line(at) for at in sorted({last * part // 4 for part in range(5)})]
 
 
 _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])

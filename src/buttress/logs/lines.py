@@ -13,86 +13,106 @@ from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 
 LINE_LIMIT = 64 << 20
-SMALL = 4 << 10
 
 
 class Block(NamedTuple):
-    """Whole lines of a file."""
+    """Whole lines of a file; `data` is good until the next block is asked for."""
 
     first: int  # number of its first line, from 1
-    data: bytes
+    data: memoryview
+    ends: NDArray[np.intp]  # where each line ends
     torn: bool  # the last line has no end: the file may have been cut off there
 
+    def __len__(self) -> int:
+        return len(self.ends)
 
-def blocks(
-    path: Path, builder: RolloutBuilder | None = None, size: int = files.CHUNK
-) -> Iterator[Block]:
-    """Yield the lines of a file in blocks of about `size` bytes.
+    def line(self, at: int) -> bytes:
+        """Return a line by its place in the block, from 0."""
+        start = self.ends[at - 1] + 1 if at else 0
+        return bytes(self.data[start : self.ends[at]])
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield number and text of the lines that are not blank."""
+        for at in range(len(self)):
+            if (line := self.line(at)) and not line.isspace():
+                yield self.first + at, line
+
+    def split(self, at: int) -> tuple[Block, Block]:
+        """Return the lines before a place and the others."""
+        cut = int(self.ends[at - 1]) + 1
+        before = Block(self.first, self.data[:cut], self.ends[:at], torn=False)
+        return before, Block(self.first + at, self.data[cut:], self.ends[at:] - cut, self.torn)
+
+
+def blocks(path: Path, builder: RolloutBuilder | None = None) -> Iterator[Block]:
+    """Yield the lines of a file in blocks of about half a megabyte.
 
     A line beyond 64 MiB is left out. That, a damaged stream and a file that cannot be opened are
     problems of the builder (if there is one); what could be read before is yielded.
     """
-    pending: list[bytes] = []  # the start of a line, or of a block
-    held, line, skipping = 0, 1, False
-    for chunk in _readable(path, builder):
-        if skipping:
-            _, end, chunk = chunk.partition(b"\n")
-            if not end:
+    builder = builder or RolloutBuilder()
+    try:
+        with files.Opened(path) as file:
+            yield from _blocks(file, path, builder)
+            if file.fault:
+                builder.problem(path, 0, f"{file.fault}; what stands before is read")
+    except OSError as fault:
+        builder.problem(path, 0, f"cannot be read: {fault.strerror or fault}")
+
+
+def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder) -> Iterator[Block]:
+    # one buffer for the whole file: fresh memory for each block costs more than reading it
+    view = memoryview(bytearray(files.CHUNK))
+    line, held, endless = 1, 0, False
+    while count := file.fill(view[held:]):
+        builder.advance(file.advanced())
+        end = held + count
+        ends = np.flatnonzero(np.frombuffer(view[:end], dtype=np.uint8) == 10)
+        start = 0
+        if endless:
+            if not len(ends):
                 continue
-            line, skipping = line + 1, False
-        pending.append(chunk)
-        held += len(chunk)
-        if held < size:
-            continue
-        data = b"".join(pending)
-        cut = data.rfind(b"\n") + 1
-        if cut:
-            yield Block(line, data[:cut], torn=False)
-            line += data.count(b"\n", 0, cut)
-        elif held > LINE_LIMIT:
-            if builder:
+            start, ends, line, endless = int(ends[0]) + 1, ends[1:] - ends[0] - 1, line + 1, False
+        if not len(ends):
+            held = _moved(view, start, end)
+            if held > LINE_LIMIT:
                 message = f"a line of more than {LINE_LIMIT >> 20} MiB, left out"
                 builder.problem(path, line, message, lost=1)
-            cut, skipping = held, True
-        pending = [data[cut:]]
-        held -= cut
-    data = b"".join(pending)
-    if data:
-        yield Block(line, data, torn=not data.endswith(b"\n"))
+                held, endless = 0, True
+            elif held == len(view):
+                view = memoryview(view.tobytes() + bytearray(held))
+            continue
+        cut = start + int(ends[-1]) + 1
+        yield Block(line, view[start:cut], ends, torn=False)
+        line += len(ends)
+        held = _moved(view, cut, end)
+    if held and not endless:
+        yield Block(line, view[:held], np.array([held]), torn=True)
 
 
-def _readable(path: Path, builder: RolloutBuilder | None) -> Iterator[bytes]:
-    try:
-        yield from files.chunks(path, advance=builder.advance if builder else None)
-    except files.DamagedError as fault:
-        if builder:
-            builder.problem(path, 0, f"{fault}; what stands before is read")
-    except OSError as fault:
-        if builder:
-            builder.problem(path, 0, f"cannot be read: {fault.strerror or fault}")
+def _moved(view: memoryview, start: int, end: int) -> int:
+    """Move the start of a line to the front and return its length."""
+    view[: end - start] = view[start:end]
+    return end - start
 
 
-def count_lines(data: bytes) -> int:
-    """Return the number of lines; the last one counts without its end too."""
-    ends = int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == 10))
-    return ends + (data[-1:] not in (b"", b"\n"))
-
-
-def valid_utf8(data: bytes) -> bool:
+def valid_utf8(data: bytes | memoryview) -> bool:
     """Return whether bytes are UTF-8, without building the text where few are beyond ASCII.
+
+    Overlong forms and surrogates pass in a long text.
 
     >>> valid_utf8("π".encode()), valid_utf8("é".encode("latin-1"))
     (True, False)
     """
-    if data.isascii():
+    octets = np.frombuffer(data, dtype=np.uint8)
+    beyond = octets.view(np.int8) < 0
+    if not beyond.any():
         return True
-    if len(data) > SMALL:
-        octets = np.frombuffer(data, dtype=np.uint8)
-        high = np.flatnonzero(octets >= 0x80)
-        if len(high) * 8 < len(octets):
-            return _valid_high(octets[high], high)
+    high = np.flatnonzero(beyond)
+    if len(octets) > 1000 and len(high) * 8 < len(octets):
+        return _valid_high(octets[high], high)
     try:
-        data.decode()
+        str(data, "utf-8")
     except UnicodeDecodeError:
         return False
     return True

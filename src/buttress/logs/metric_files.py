@@ -101,9 +101,7 @@ def add_metrics(path: Path, rows: Iterable[tuple[int, Row]], builder: RolloutBui
 
 def _rows(path: Path, builder: RolloutBuilder) -> Iterator[tuple[int, Row]]:
     for block in blocks(path, builder):
-        for line, text in enumerate(block.data.split(b"\n"), block.first):
-            if not text.strip():
-                continue
+        for line, text in block.lines():
             try:
                 row = any_json(text.removeprefix(b"\xef\xbb\xbf"))
             except (msgspec.MsgspecError, ValueError, RecursionError) as fault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,17 +18,15 @@ class JsonTexts(NamedTuple):
 
     items: list[bytes]
 
-    def hashes(self) -> list[int]:
-        """Return one 64-bit hash per text."""
-        return list(map(hash, self.items))
 
-    @staticmethod
-    def text(item: bytes) -> str | None:
-        """Return the text of an item; broken escapes are shown as they stand."""
-        try:
-            return text_of(msgspec.json.decode(item))
-        except (msgspec.MsgspecError, RecursionError):
-            return item.decode("utf-8", "replace")
+def json_text(item: bytes) -> str | None:
+    """Return the text of a JSON value; what is broken is shown as it stands."""
+    if item[-1:] == b'"' and b"\\" not in item:
+        return item[1:-1].decode("utf-8", "replace")
+    try:
+        return text_of(msgspec.json.decode(item))
+    except (msgspec.MsgspecError, RecursionError):
+        return item.decode("utf-8", "replace")
 
 
 class Interned:
@@ -38,9 +36,9 @@ class Interned:
     """
 
     def __init__(self, *, texts: bool) -> None:
-        self.labels: list[str] = []
+        self.labels: list[str] = []  # the identities that the codes stand for
         self._texts = texts
-        self._seen: dict[Any, int] = {(hash(None) if texts else None): -1}
+        self._seen: dict[Any, int] = {hash(None) if texts else None: -1}
         self._json: dict[int, int] = {hash(b"null"): -1}
 
     def codes(self, column: Any) -> NDArray[np.int32]:
@@ -49,45 +47,36 @@ class Interned:
             table = np.append(self.codes(list(column.labels)), np.int32(-1))
             return table[np.asarray(column.codes)]
         if isinstance(column, JsonTexts):
-            return self._of_json(column)
+            keys = list(map(hash, column.items))
+            return self._looked_up(self._json, keys, column.items, json_text)
         column = column.tolist() if hasattr(column, "tolist") else column
         try:
             keys = list(map(hash, column)) if self._texts else column
-            found = list(map(self._seen.get, keys))
+            return self._looked_up(self._seen, keys, column, text_of)
         except TypeError:  # lists and mappings have no hash
             return self.codes([text_of(value) for value in column])
+
+    def _looked_up(
+        self,
+        known: dict[Any, int],
+        keys: list[Any],
+        column: list[Any],
+        text: Callable[[Any], str | None],
+    ) -> NDArray[np.int32]:
+        found = list(map(known.get, keys))
         if None in found:
-            found = [
-                self._new(key, value) if code is None else code
-                for code, key, value in zip(found, keys, column, strict=True)
-            ]
+            for at in [at for at, code in enumerate(found) if code is None]:
+                key = keys[at]
+                if key not in known:
+                    known[key] = self._code_of(text(column[at]))
+                found[at] = known[key]
         return np.array(found, dtype=np.int32)
 
-    def _of_json(self, column: JsonTexts) -> NDArray[np.int32]:
-        hashes = column.hashes()
-        found = list(map(self._json.get, hashes))
-        if None in found:
-            for at, code in enumerate(found):
-                if code is None:
-                    code = self._json.get(hashes[at])
-                    if code is None:
-                        text = column.text(column.items[at])
-                        code = -1 if text is None else int(self.codes([text])[0])
-                        self._json[hashes[at]] = code
-                    found[at] = code
-        return np.array(found, dtype=np.int32)
-
-    def _new(self, key: Any, value: Any) -> int:
-        known = self._seen.get(key)
-        if known is not None:
-            return known
-        text = text_of(value)
+    def _code_of(self, text: str | None) -> int:
         if text is None:
-            self._seen[key] = -1
             return -1
-        canonical = hash(text) if self._texts else text
-        code = self._seen.setdefault(canonical, len(self.labels))
-        self._seen[key] = code
+        key = hash(text) if self._texts else text
+        code = self._seen.setdefault(key, len(self.labels))
         if code == len(self.labels):
             self.labels.append(text_digest(text) if self._texts else text)
         return code
@@ -98,7 +87,7 @@ def fingerprints(column: Any) -> NDArray[np.int64]:
     if hasattr(column, "dtype") and column.dtype.kind in "iu":
         return column.astype(np.int64)
     if isinstance(column, JsonTexts):
-        hashes = np.array(column.hashes(), dtype=np.int64)
+        hashes = np.fromiter(map(hash, column.items), dtype=np.int64, count=len(column.items))
         missing = np.flatnonzero(hashes == hash(b"null"))
         hashes[missing] = unknown_fingerprints(len(missing))
         return hashes
@@ -143,7 +132,10 @@ def text_of(value: Any) -> str | None:
 
 def text_digest(text: str) -> str:
     """Return the stable short identity of a prompt's text."""
-    data = text.encode("utf-8", "surrogatepass")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 

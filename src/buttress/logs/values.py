@@ -70,6 +70,10 @@ def integers(where: Place, name: str, column: Any) -> Any:
         return np.asarray(column, dtype=np.int64)
     array = np.asarray(numbers(where, name, column))
     with np.errstate(invalid="ignore"):
+        exact = array.astype(np.int64)
+    if (exact == array).all() and (not exact.size or abs(exact).max() < 1 << 53):
+        return exact
+    with np.errstate(invalid="ignore"):
         whole = (np.abs(array) < 2.0**53) & (array == np.floor(array))
     for at in np.flatnonzero(~whole & ~np.isnan(array)):
         where.problems.add(where.file, _line(where, at), f"{name} is not a whole number")

@@ -19,14 +19,13 @@ import numpy as np
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.columns import ALIASES, COMPONENT
 from buttress.logs.jsonl import JsonlRollouts, Plan, Row
-from buttress.logs.prose import JsonTexts
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.rows import first_rows, number_or_nan, numeric, step_of_name
 
 _OURS = {"prompt": "input", "completion": "output", "reward": "score", "step": "step"}
 _OTHER = ("correct", "length", "truncated", "advantage")
 _REQUIRED = {"input", "output", "score"}
-_UID = re.compile(r".+_\d+_\d+")
+_UID_TAIL = re.compile(r"_(\d+)_\d+$")
 _PENALTY = "reward/overlong_reward"
 # A row with the penalty and nothing else that a reward function returned; see `_total`.
 _PLAIN = {*_OURS.values(), "gts", "request_id", "uid", "acc", "overlong", "overlong_reward"}
@@ -70,13 +69,11 @@ def _plan(row: Row, path: Path, *, builder: RolloutBuilder) -> Plan | None:
     converts: list[Callable[[Columns], Columns]] = []
     if "group" not in columns and "uid" in row:
         columns["group"] = "uid"
-        # an id without session and output is the group's own
-        if row["uid"] is None or _UID.fullmatch(str(row["uid"])):
-            converts.append(_split_uid)
+        converts.append(_split_uid)
     if _PENALTY in columns and columns.get("reward") == "score" and row.keys() - _PLAIN:
         converts.append(_total)
         builder.infer("reward: score + overlong_reward, since this dump's score leaves it out")
-    return Plan(columns, constants, tuple(converts))
+    return Plan(columns, constants, converts=tuple(converts))
 
 
 def _extra(row: Row, builder: RolloutBuilder) -> dict[str, str]:
@@ -107,15 +104,25 @@ def _is_component(column: str) -> bool:
 
 def _split_uid(columns: Columns) -> Columns:
     """Take session and output off the uid: what is left is the group, the session the sample."""
-    parts = [item.rsplit(b"_", 2) for item in columns["group"].items]
-    if any(len(part) != 3 for part in parts):
-        parts = [part if len(part) == 3 else (part[0][:-1], b"-1") for part in parts]
-    groups = JsonTexts([part[0] + b'"' for part in parts])
+    uids = columns["group"]
     try:
-        samples = [int(part[1]) for part in parts]
-    except ValueError:
-        return columns
-    return columns | {"group": groups, "sample": samples}
+        cut = len(uids[0]) - len(_tail(uids[0])) if uids else 0
+        # uuids are of one length, and sessions few
+        tails = [uid[cut:] for uid in uids]
+        session = {tail: int(_UID_TAIL.fullmatch(tail)[1]) for tail in set(tails)}
+        heads = [uid[:cut] for uid in uids]
+    except TypeError:
+        uids = ["" if uid is None else str(uid) for uid in uids]
+        tails = [_tail(uid) for uid in uids]
+        session = {tail: int(tail.split("_")[1]) if tail else -1 for tail in set(tails)}
+        heads = [uid.removesuffix(tail) or None for uid, tail in zip(uids, tails, strict=True)]
+    return columns | {"group": heads, "sample": np.array([session[tail] for tail in tails])}
+
+
+def _tail(uid: str) -> str:
+    """Return the ``_{session}_{output}`` at the end of a uid, empty where it has none."""
+    found = _UID_TAIL.search(uid)
+    return found[0] if found else ""
 
 
 def _total(columns: Columns) -> Columns:
