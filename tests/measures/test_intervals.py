@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm, t
 
 from buttress import Groups
 from buttress.errors import UsageError
@@ -59,6 +59,15 @@ def test_clustering_never_tells_more_than_independent_trials(pairs):
     plain_low, plain_high = wilson_interval(sum(hits), sum(tries))
     assert 0 <= low <= sum(hits) / sum(tries) <= high <= 1
     assert high - low >= plain_high - plain_low - 1e-12
+
+
+def test_a_design_effect_worked_by_hand():
+    # rate 1/2 of 40; residuals 4, -4, 3, -3: variance 4/3 * 50 / 40^2 against 1/4 / 39
+    design_effect = (4 / 3 * 50 / 1600) / (0.25 / 39)
+    assert design_effect == pytest.approx(6.5)
+    effective = 40 / 6.5 * (norm.ppf(0.975) / t.ppf(0.975, 3)) ** 2
+    found = clustered_rate_interval([9, 1, 8, 2, 0], [10, 10, 10, 10, 0])
+    assert found == pytest.approx(wilson_interval(effective / 2, effective), abs=1e-12)
 
 
 def test_visits_to_one_prompt_are_one_cluster():

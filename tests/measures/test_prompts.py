@@ -42,6 +42,15 @@ def test_success_from_verdicts():
     assert success_column(unknown).tolist() == [0, 1]
 
 
+def test_verdicts_of_nameless_prompts_settle_how_success_is_read():
+    groups = Groups.from_nested(
+        [[1, 1], [1, 0]], prompt_id=["a", None], correct=[[None] * 2, [1, 0]]
+    )
+    table = prompt_counts(groups)
+    assert (table.tries.tolist(), table.successes.tolist()) == ([0], [0])
+    assert math.isnan(table.rate[0])
+
+
 def test_a_prompt_that_was_never_scored_has_no_rate():
     table = prompt_counts(Groups.from_nested([[None, None], [1, 0]], prompt_id=["a", "b"]))
     assert table.tries.tolist() == [0, 2]

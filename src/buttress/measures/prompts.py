@@ -42,6 +42,7 @@ class PromptCounts:
 
     counts: KeyedCounts  # prompt id -> [groups, tied, judged, correct, scored, sum of rewards]
     levels: Levels
+    judged: int  # rollouts with a known `correct`, those without a prompt included
 
     @classmethod
     def of(cls, groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE) -> Self:
@@ -59,16 +60,21 @@ class PromptCounts:
             right,
             *sum_in_groups(groups.rewards, groups),
         ]
-        return cls(counts_by_prompt(groups, columns, np.float64), Levels.of(summary))
+        counts = counts_by_prompt(groups, columns, np.float64)
+        return cls(counts, Levels.of(summary), int(judged.sum()))
 
     def __add__(self, other: PromptCounts) -> PromptCounts:
-        return PromptCounts(self.counts + other.counts, self.levels.union(other.levels))
+        return PromptCounts(
+            self.counts + other.counts,
+            self.levels.union(other.levels),
+            self.judged + other.judged,
+        )
 
     def table(self) -> PromptTable:
         """Return the counts as one row per prompt, with success as `success_column` reads it."""
         rows = self.counts.rows
         groups, tied, judged, correct, scored, total = rows.T
-        if judged.any():
+        if self.judged:
             tries, successes = judged, correct
         else:
             low, high = _reward_scale(self.levels)
