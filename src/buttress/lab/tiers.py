@@ -39,10 +39,10 @@ TIERS = MappingProxyType(
     {
         tier.name: tier
         for tier in (
-            Tier("acr30", 0.18, 0.30),
-            Tier("acr55", 0.10, 0.55),
-            Tier("acr80", 0.03, 0.80),
-            Tier("acr95", 0.006, 0.95),
+            Tier("acr30", 0.247, 0.30),
+            Tier("acr45", 0.176, 0.45),
+            Tier("acr80", 0.0575, 0.80),
+            Tier("acr95", 0.013, 0.95),
         )
     }
 )
