@@ -22,7 +22,7 @@ lint: .venv/ready ## formatting and lint
 	$(BIN)/ruff check .
 
 types: .venv/ready ## static types
-	$(BIN)/pyrefly check
+	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
 imports: .venv/ready ## imports go one way
 	$(BIN)/lint-imports

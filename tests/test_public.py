@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import buttress
-from buttress.errors import ButtressError, InputError, MissingExtra, UsageError
+from buttress.errors import ButtressError, InputError, MissingExtraError, UsageError
 
 ROOMS = ["groups", "measures", "remedies", "rules", "logs", "report"]
 HEAVY = ["torch", "transformers", "trl", "scipy", "polars", "pandas", "rich", "cyclopts", "jinja2"]
@@ -166,8 +166,8 @@ def test_errors_have_one_root_and_the_types_that_python_expects():
     assert issubclass(UsageError, ValueError)
     assert issubclass(InputError, ButtressError)
     assert issubclass(InputError, ValueError)
-    assert issubclass(MissingExtra, ButtressError)
-    assert issubclass(MissingExtra, ImportError)
+    assert issubclass(MissingExtraError, ButtressError)
+    assert issubclass(MissingExtraError, ImportError)
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,5 @@ def test_an_unknown_name_comes_with_the_nearest_and_all_others(name, hint):
 
 
 def test_a_missing_extra_is_the_command_that_installs_it():
-    error = MissingExtra.of("the live monitor", "trl")
+    error = MissingExtraError.of("the live monitor", "trl")
     assert str(error) == "the live monitor needs the extra 'trl': pip install 'buttress[trl]'"

@@ -5,7 +5,7 @@
     ButtressError
     ├── UsageError (ValueError)      the call is wrong: option, name, shape
     ├── InputError (ValueError)      the file or directory cannot be read at all
-    └── MissingExtra (ImportError)   an optional dependency is not installed
+    └── MissingExtraError (ImportError)   an optional dependency is not installed
 
 A damaged line or column is not an error: it becomes a `Problem` of the run and the rest is read.
 """
@@ -36,10 +36,10 @@ class InputError(ButtressError, ValueError):
     """Nothing could be read; the message names the path and the remedy."""
 
 
-class MissingExtra(ButtressError, ImportError):
+class MissingExtraError(ButtressError, ImportError):
     """An optional dependency is missing; the message is the command that installs it."""
 
     @classmethod
-    def of(cls, feature: str, extra: str) -> MissingExtra:
+    def of(cls, feature: str, extra: str) -> MissingExtraError:
         """Return the error that tells how to install `extra` for `feature`."""
         return cls(f"{feature} needs the extra {extra!r}: pip install 'buttress[{extra}]'")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import buttress as bt
-from buttress.errors import MissingExtra, UsageError
+from buttress.errors import MissingExtraError, UsageError
 from buttress.lab import demo
 from buttress.lab.tasks import LatentSkill
 from tests.helpers import require
@@ -141,6 +141,6 @@ def test_a_wrong_call_leaves_no_trace(tmp_path, wrong):
 
 def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "trl" else object())
-    with pytest.raises(MissingExtra, match=r"pip install 'buttress\[trl\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'buttress\[trl\]'"):
         demo.run_demo(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from buttress.errors import MissingExtra
+from buttress.errors import MissingExtraError
 from buttress.lab.tasks import LatentSkill, Problem
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
@@ -23,7 +23,7 @@ def load(path: Path = CHECKPOINTS / "latent-skill") -> tuple[Any, Any]:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
-        raise MissingExtra.of("the laboratory", "trl") from None
+        raise MissingExtraError.of("the laboratory", "trl") from None
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     return model, tokenizer

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from buttress import __version__
-from buttress.errors import MissingExtra, UsageError
+from buttress.errors import MissingExtraError, UsageError
 from buttress.lab.arm import GROUP_SIZE, HELD_OUT_PROBLEMS, N_PROMPTS, Done, Ready, Report, Setting
 from buttress.lab.processes import run_side_by_side
 from buttress.lab.progress import DemoProgress
@@ -113,7 +113,7 @@ def run_demo(
     ------
     UsageError
         For steps below 1, a seed below 0 or an unusable directory.
-    MissingExtra
+    MissingExtraError
         Where torch or TRL is not installed.
     ButtressError
         Where a training fails; the message holds the end of its log.
@@ -124,7 +124,7 @@ def run_demo(
     if not 0 <= seed < 2**32:
         raise UsageError(f"seed must be a whole number from 0 to 2^32 - 1; got {seed}")
     if find_spec("torch") is None or find_spec("trl") is None:
-        raise MissingExtra.of("buttress demo", "trl")
+        raise MissingExtraError.of("buttress demo", "trl")
     started = time.perf_counter()
     out = _prepared(Path(out))
     settings = [

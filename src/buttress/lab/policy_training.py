@@ -132,7 +132,7 @@ def train_policy(
             acr=tied.mean(),
             acr_after=(square.sum(1) == 0).mean(),
             reward=reward.mean(),
-            entropy=entropy.mean(),
+            entropy=entropy.mean().item(),
             norm=np.sqrt(square.mean()),
             tied_share=square[tied].sum() / max(square.sum(), 1e-300),
             rollouts=sampler.spent,

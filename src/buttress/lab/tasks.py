@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from buttress.errors import MissingExtra, UsageError
+from buttress.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -192,7 +192,7 @@ def make_tokenizer(task: LatentSkill) -> PreTrainedTokenizerFast:
         from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
         from transformers import PreTrainedTokenizerFast
     except ImportError:
-        raise MissingExtra.of("the laboratory", "trl") from None
+        raise MissingExtraError.of("the laboratory", "trl") from None
 
     words = [PAD, END, UNKNOWN, *task.symbols]
     tokenizer = Tokenizer(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from buttress.errors import MissingExtra
+from buttress.errors import MissingExtraError
 from buttress.groups import Groups
 from buttress.lab import checkpoint
 from buttress.lab.tasks import TASKS, LatentSkill, make_tokenizer
@@ -134,7 +134,7 @@ def main() -> None:
     warmup = Warmup(**{name: getattr(arguments, name) for name in vars(Warmup())})
     try:
         sys.stdout.write(make(TASKS[arguments.task], arguments.out, warmup))
-    except MissingExtra as fault:
+    except MissingExtraError as fault:
         parser.exit(2, f"buttress: {fault}\n")
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from buttress.measures.differences import Difference, paired_difference, rate_difference
+from buttress.measures.statistics import ratio
 from buttress.report.diagnosis import Diagnosis
 from buttress.report.document import plain, to_json
 from buttress.report.hostile import safe_text
@@ -45,17 +46,15 @@ class Comparison:
         rows = []
         for name in ("acr", "all_wrong", "all_correct"):
             counts = [_counts(case, name) for case in (a, b)]
-            rates = [hits / trials if trials else np.nan for hits, trials in counts]
             if not defined:
-                rates = [np.nan, np.nan]
-            difference = self._by_step(name) if defined else None
-            if difference is None:
-                difference = rate_difference(*counts) if defined else Difference(*[np.nan] * 3)
-            rows.append(Row(name, *rates, difference))
-        means = [_mean(case.groups.rewards) for case in (a, b)]
-        by_step = self._by_step("reward_mean")
-        unpaired = Difference(means[1] - means[0], np.nan, np.nan)
-        rows.append(Row("reward_mean", *means, by_step or unpaired))
+                rows.append(Row(name, np.nan, np.nan, Difference(np.nan, np.nan, np.nan)))
+                continue
+            first, second = (ratio(*pair) for pair in counts)
+            difference = self._by_step(name) or rate_difference(counts[0], counts[1])
+            rows.append(Row(name, first, second, difference))
+        first, second = _mean(a.groups.rewards), _mean(b.groups.rewards)
+        unpaired = Difference(second - first, np.nan, np.nan)
+        rows.append(Row("reward_mean", first, second, self._by_step("reward_mean") or unpaired))
         return rows
 
     def as_dict(self) -> dict[str, Any]:

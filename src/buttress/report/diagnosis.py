@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from buttress.groups import DEFAULT_TOLERANCE, Groups, Problem, Run, Tolerance
+from buttress.groups import Groups, Problem, Run, Tolerance
 from buttress.measures import signal
 from buttress.report import document
 from buttress.report.files import write_text
@@ -91,15 +91,11 @@ def diagnose(
     >>> diagnose(Groups.from_nested([[0, 0, 0, 0], [1, 1, 1, 1]])).verdict
     'collapsed'
     """
-    if tolerance is None:
-        tolerance = DEFAULT_TOLERANCE
-    elif not isinstance(tolerance, Tolerance):
-        tolerance = Tolerance(atol=float(tolerance), rtol=float(tolerance))
     if isinstance(run, Groups):
         run = Run(run)
     elif not isinstance(run, Run):
         from buttress.logs import read  # the readers cost a table engine
 
         run = read(run)
-    case = Case(run, tolerance)
+    case = Case(run, Tolerance.of(tolerance))
     return Diagnosis(case, tuple(examine(case, select=select, ignore=ignore)))
