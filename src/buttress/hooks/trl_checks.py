@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from buttress.errors import MissingExtra, UsageError
+from buttress.errors import MissingExtraError, UsageError
 from buttress.remedies import estimator
 
 # All that the hook touches of a trainer, with the first release of TRL that has it (read at the
@@ -49,7 +49,7 @@ def check_trainer(trainer: Any) -> None:
     try:
         import trl
     except ImportError as fault:
-        raise MissingExtra.of("attaching to TRL", "trl") from fault
+        raise MissingExtraError.of("attaching to TRL", "trl") from fault
     if isinstance(trainer, type):
         raise UsageError(
             f"attach needs a trainer, not the class {trainer.__name__}; to build a class, put "
