@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from buttress.report.hostile import clip, safe_name, safe_text
 from buttress.report.over_steps import KIND_COLOURS, KIND_NAMES
 from buttress.rules import Case
 
-PATHS = 6
+PATHS = 3
 PATH_CHARACTERS = 200
 INFERRED_CHARACTERS = 2000
 DEAD_CORRECTNESS = 0.2  # ours: correctness ties this much more often than the reward
@@ -38,9 +39,13 @@ class Part(NamedTuple):
 
 
 def read_from(case: Case) -> str:
-    """Return the paths of the run."""
-    paths = (safe_text(clip(path, PATH_CHARACTERS)) for path in case.run.source.paths)
-    return phrases.listed(paths, PATHS) or "in memory"
+    """Return the paths of the run, or the directory that many files share."""
+    paths = case.run.source.paths
+    if len(paths) > PATHS and len({path.startswith(os.sep) for path in paths}) == 1:
+        shared = os.path.commonpath(paths) or "."
+        return f"{safe_text(clip(shared, PATH_CHARACTERS))} ({len(paths):,} files)"
+    named = (safe_text(clip(path, PATH_CHARACTERS)) for path in paths)
+    return phrases.listed(named, PATHS) or "in memory"
 
 
 def sentence(case: Case, measures: dict[str, Any]) -> str:
