@@ -290,6 +290,24 @@ def test_compare_pairs_by_step(tmp_path, capsys):
     assert "paired over 40" in capsys.readouterr().out
 
 
+def test_prompts_are_listed_and_written(tmp_path, capsys):
+    path = tmp_path / "rollouts.jsonl"
+    rows = rows_of([[0, 0], [1, 0], [1, 1]])
+    rows += [{"step": 2, "group": "x", "prompt_id": "=1+1", "reward": one} for one in (0, 1)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("prompts", path, "--json") == 0
+    listed = json.loads(capsys.readouterr().out)["prompts"]
+    by_state = {row["state"]: row["advice"] for row in listed}
+    assert by_state["never solved"] == "hold"
+    assert by_state["mastered"] == "drop"
+    for suffix in ("csv", "jsonl", "parquet"):
+        out = tmp_path / f"prompts.{suffix}"
+        assert run("prompts", path, "--out", out) == 0
+        assert out.stat().st_size
+    assert "\n'=1+1," in (tmp_path / "prompts.csv").read_text()
+    assert run("prompts", path, "--out", tmp_path / "prompts.txt") == 2
+
+
 def test_explain_and_remedies(capsys):
     assert run("explain") == 0
     assert "advantage-collapse" in capsys.readouterr().out

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 from buttress import __version__
+from buttress.cli_options import JUDGING, OUTPUT, Reading, names
 from buttress.errors import ButtressError
 
 if TYPE_CHECKING:
@@ -27,23 +28,17 @@ app.register_install_completion_command(help="Install shell completion for bash,
 
 FailOn = Literal["never", "warning", "error"]
 _LIMITS = {"warning": 2, "error": 3, "never": 4}  # severities from which the exit code is 1
-_READING = Group("Reading", sort_key=1)
-_JUDGING = Group("Judging", sort_key=2)
-_OUTPUT = Group("Output", sort_key=3)
 
 
 @app.command
 def diagnose(
     *paths: str,
-    json: Annotated[bool, Parameter(negative="", group=_OUTPUT)] = False,
-    html: Annotated[str | None, Parameter(group=_OUTPUT)] = None,
-    format: Annotated[str | None, Parameter(group=_READING)] = None,
-    map: Annotated[list[str] | None, Parameter(negative="", group=_READING)] = None,
-    group_size: Annotated[int | None, Parameter(group=_READING)] = None,
-    tolerance: Annotated[float | None, Parameter(group=_JUDGING)] = None,
-    select: Annotated[list[str] | None, Parameter(negative="", group=_JUDGING)] = None,
-    ignore: Annotated[list[str] | None, Parameter(negative="", group=_JUDGING)] = None,
-    fail_on: Annotated[FailOn, Parameter(group=_JUDGING)] = "error",
+    json: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False,
+    html: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    how: Reading = Reading(),
+    select: Annotated[list[str] | None, Parameter(negative="", group=JUDGING)] = None,
+    ignore: Annotated[list[str] | None, Parameter(negative="", group=JUDGING)] = None,
+    fail_on: Annotated[FailOn, Parameter(group=JUDGING)] = "error",
 ) -> int:
     """Say what is wrong with a run, why, and what to do.
 
@@ -58,14 +53,6 @@ def diagnose(
         Print the report as JSON on standard output, and nothing else there.
     html
         Write the report as one self-contained HTML file.
-    format
-        Read every file as this format instead of recognising it.
-    map
-        Read COLUMN as a column of the rollout table, e.g. --map reward=my_score. Repeatable.
-    group_size
-        Rollouts per prompt, where the log does not name its groups.
-    tolerance
-        Rewards this close are tied: sets the absolute and the relative tolerance.
     select
         Only these rules (names, codes or prefixes; comma-separated).
     ignore
@@ -73,21 +60,14 @@ def diagnose(
     fail_on
         The severity from which the exit code is 1.
     """
-    from buttress.logs import read
     from buttress.report import diagnose as diagnose_run
-    from buttress.report.progress import reading
 
     if not paths:
         raise ButtressError("diagnose needs a file, directory or glob: buttress diagnose PATH")
-    with reading(quiet=json) as progress:
-        run = read(
-            list(paths),
-            format=format,
-            map=_mapping(map or []),
-            group_size=group_size,
-            progress=progress,
-        )
-    diagnosis = diagnose_run(run, tolerance=tolerance, select=_names(select), ignore=_names(ignore))
+    case = how.case(list(paths), quiet=json)
+    diagnosis = diagnose_run(
+        case.run, tolerance=case.tolerance, select=names(select), ignore=names(ignore)
+    )
     return _deliver(diagnosis, json=json, html=html, fail_on=fail_on)
 
 
@@ -97,11 +77,8 @@ def compare(
     second: str,
     /,
     *,
-    json: Annotated[bool, Parameter(negative="", group=_OUTPUT)] = False,
-    format: Annotated[str | None, Parameter(group=_READING)] = None,
-    map: Annotated[list[str] | None, Parameter(negative="", group=_READING)] = None,
-    group_size: Annotated[int | None, Parameter(group=_READING)] = None,
-    tolerance: Annotated[float | None, Parameter(group=_JUDGING)] = None,
+    json: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False,
+    how: Reading = Reading(),
 ) -> int:
     """Compare two runs, with intervals, and a paired test where their steps pair.
 
@@ -111,20 +88,13 @@ def compare(
         A file, directory or glob each.
     json
         Print the comparison as JSON on standard output, and nothing else there.
-    format, map, group_size, tolerance
-        As for `buttress diagnose`; they hold for both runs.
     """
-    from buttress.logs import read
     from buttress.report import diagnose as diagnose_run
     from buttress.report.comparison import Comparison
 
-    runs = [
-        read(path, format=format, map=_mapping(map or []), group_size=group_size)
-        for path in (first, second)
-    ]
-    comparison = Comparison(
-        *(diagnose_run(run, tolerance=tolerance) for run in runs), names=(first, second)
-    )
+    cases = [how.case(path, quiet=json) for path in (first, second)]
+    diagnoses = [diagnose_run(case.run, tolerance=case.tolerance) for case in cases]
+    comparison = Comparison(diagnoses[0], diagnoses[1], names=(first, second))
     if json:
         sys.stdout.write(comparison.to_json() + "\n")
     else:
@@ -138,11 +108,8 @@ def replay(
     /,
     *,
     remedy: Annotated[list[str] | None, Parameter(negative="")] = None,
-    json: Annotated[bool, Parameter(negative="", group=_OUTPUT)] = False,
-    format: Annotated[str | None, Parameter(group=_READING)] = None,
-    map: Annotated[list[str] | None, Parameter(negative="", group=_READING)] = None,
-    group_size: Annotated[int | None, Parameter(group=_READING)] = None,
-    tolerance: Annotated[float | None, Parameter(group=_JUDGING)] = None,
+    json: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False,
+    how: Reading = Reading(),
 ) -> int:
     """Recompute the recorded groups under each remedy, without a GPU.
 
@@ -154,27 +121,55 @@ def replay(
         Names from `buttress remedies`, comma-separated, or all (the default).
     json
         Print the outcomes as JSON on standard output, and nothing else there.
-    format, map, group_size, tolerance
-        As for `buttress diagnose`.
     """
-    from buttress.groups import Tolerance
-    from buttress.logs import read
     from buttress.remedies.replay import replay as replay_groups
     from buttress.report import replayed
-    from buttress.rules import Case
 
-    run = read(path, format=format, map=_mapping(map or []), group_size=group_size)
-    case = Case(run, Tolerance.of(tolerance))
+    case = how.case(path, quiet=json)
     if case.undefined:
         raise ButtressError(f"nothing to replay: {case.undefined}")
-    chosen = _names(remedy)
+    chosen = names(remedy)
     outcomes = replay_groups(
-        run.groups, None if chosen in ([], ["all"]) else chosen, tolerance=case.tolerance
+        case.groups, None if chosen in ([], ["all"]) else chosen, tolerance=case.tolerance
     )
     if json:
         sys.stdout.write(replayed.as_json(outcomes) + "\n")
     else:
         replayed.render(outcomes, _stdout())
+    return DONE
+
+
+@app.command
+def prompts(
+    path: str,
+    /,
+    *,
+    out: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    json: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False,
+    how: Reading = Reading(),
+) -> int:
+    """Show one row per prompt: tries, successes, interval, state, advice.
+
+    Parameters
+    ----------
+    path
+        A file, directory or glob.
+    out
+        Write all rows to this file: .csv, .jsonl or .parquet.
+    json
+        Print the rows as JSON on standard output, and nothing else there.
+    """
+    from pathlib import Path
+
+    from buttress.report import prompt_rows
+
+    rows = prompt_rows.prompt_rows(how.case(path, quiet=json))
+    if out:
+        prompt_rows.write(rows, Path(out))
+    if json:
+        sys.stdout.write(prompt_rows.as_json(rows) + "\n")
+    else:
+        prompt_rows.render(rows, _stdout())
     return DONE
 
 
@@ -280,17 +275,3 @@ def _stdout() -> Console:
     from rich.console import Console
 
     return Console()
-
-
-def _names(values: list[str] | None) -> list[str]:
-    return [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
-
-
-def _mapping(pairs: list[str]) -> dict[str, str]:
-    mapping = {}
-    for pair in pairs:
-        canonical, equals, column = pair.partition("=")
-        if not (canonical and equals and column):
-            raise ButtressError(f"--map takes CANONICAL=COLUMN, e.g. reward=score; got {pair!r}")
-        mapping[canonical] = column
-    return mapping

@@ -55,7 +55,7 @@ MORE_ROLLOUTS = Advice(
     "rollouts in proportion",
 )
 TEACH_FROM_TIES = Advice(
-    "let tied groups teach: `avspo`, or a posterior baseline",
+    "let tied groups teach: `posterior` or `avspo`",
     "they give an all-wrong group a negative and an all-correct group a positive advantage",
     "no rollouts; at a high ACR `avspo` did not beat `grpo` in our trials; a posterior baseline "
     "did in a first one, without matched step sizes",

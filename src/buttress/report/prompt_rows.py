@@ -1,0 +1,118 @@
+"""One row per prompt: tries, successes, interval, state, advice; as table, JSON or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from buttress.errors import InputError, UsageError
+from buttress.measures import prompt_counts, wilson_interval
+from buttress.report.distributions import STATES, prompt_states
+from buttress.report.document import plain, to_json
+from buttress.report.hostile import safe_name
+from buttress.rules import Case
+
+SHOWN = 40
+# What to do with a prompt in each state: keep sampling it, hold it back for later, or drop it.
+ADVICE = {
+    "never solved": "hold",
+    "rarely solved": "keep",
+    "learning": "keep",
+    "mostly solved": "keep",
+    "mastered": "drop",
+    "not scored": "keep",
+}
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+
+
+def prompt_rows(case: Case) -> list[dict[str, Any]]:
+    """Return one row per prompt, those that tie most often first; None where unknown.
+
+    `low` and `high` are a 95 % Wilson interval of the success rate.
+    """
+    table = prompt_counts(case.groups)
+    states = [STATES[code][0] for code in prompt_states(table)]
+    rows = []
+    for place in np.argsort(-table.tied / np.maximum(table.groups, 1), kind="stable"):
+        tries, successes = int(table.tries[place]), float(table.successes[place])
+        low, high = wilson_interval(successes, tries)
+        rows.append(
+            {
+                "prompt_id": str(table.prompt_id[place]),
+                "groups": int(table.groups[place]),
+                "tied": int(table.tied[place]),
+                "tries": tries,
+                "successes": successes,
+                "rate": successes / tries if tries else None,
+                "low": low,
+                "high": high,
+                "state": states[place],
+                "advice": ADVICE.get(states[place], "keep"),
+            }
+        )
+    return plain(rows)
+
+
+def as_json(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as strict JSON."""
+    return to_json({"schema": 1, "prompts": rows})
+
+
+def write(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write the rows as CSV, JSONL or Parquet, by the suffix."""
+    import polars as pl
+
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--out takes a file ending in {', '.join(SUFFIXES)}; got {path.name!r}")
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    try:
+        if path.suffix.lower() == ".csv":
+            # a spreadsheet would run a cell that begins like a formula
+            name = pl.col("prompt_id")
+            formula = name.str.contains(r"^[=+\-@\t\r]")
+            safe = pl.when(formula).then(pl.lit("'") + name).otherwise(name)
+            frame.with_columns(prompt_id=safe).write_csv(path)
+        elif path.suffix.lower() == ".jsonl":
+            frame.write_ndjson(path)
+        else:
+            frame.write_parquet(path)
+    except OSError as fault:
+        raise InputError(f"cannot write {path}: {fault.strerror or fault}") from None
+
+
+def render(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print how many prompts are in each state, and the rows that tie most often."""
+    states: dict[str, int] = {}
+    for row in rows:
+        states[row["state"]] = states.get(row["state"], 0) + 1
+    counted = ", ".join(f"{number:,} {state}" for state, number in states.items())
+    console.print(Text(f"{len(rows):,} prompts: {counted}" if rows else "no prompts are known"))
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("prompt", no_wrap=True)
+    for heading in ("groups", "tied", "tries", "rate", "95 %"):
+        table.add_column(heading, justify="right")
+    table.add_column("state")
+    table.add_column("advice")
+    for row in rows[:SHOWN]:
+        known = row["rate"] is not None
+        table.add_row(
+            Text(safe_name(row["prompt_id"])),
+            f"{row['groups']:,}",
+            f"{row['tied']:,}",
+            f"{row['tries']:,}",
+            f"{row['rate']:.2f}" if known else "–",
+            f"{row['low']:.2f} to {row['high']:.2f}" if known else "–",
+            row["state"],
+            row["advice"],
+        )
+    console.print(table)
+    if len(rows) > SHOWN:
+        left = len(rows) - SHOWN
+        console.print(Text(f"and {left:,} more; --out FILE writes all of them", style="dim"))
