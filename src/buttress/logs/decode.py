@@ -50,6 +50,7 @@ class Decoded(NamedTuple):
     lines: NDArray[np.int32]
     columns: dict[str, Any]
     faults: list[Fault]
+    gaps: bool  # some rows lack a number by which the others are known as rollouts
 
 
 class RowDecoder:
@@ -94,8 +95,7 @@ class RowDecoder:
         rows = self._at_once(block)
         if rows is None:
             return self._by_line(block)
-        lines = np.arange(block.first, block.first + len(rows), dtype=np.int32)
-        return self._columns(rows, lines, [], typed=True)
+        return self._columns(rows, block.numbers(), [], typed=True)
 
     def _at_once(self, block: Block) -> list[Any] | None:
         if not valid_utf8(block.data):
@@ -104,7 +104,7 @@ class RowDecoder:
             rows = self._decoder.decode_lines(block.data)
         except _FAULTS:
             try:
-                rows = self._decoder.decode_lines(_NAN.sub(rb'"\1null', block.data))
+                rows = self._decoder.decode_lines(_NAN.sub(rb'"\1null', bytes(block.data)))
             except _FAULTS:
                 return None
         # blank lines, two objects on a line or one over two lines spoil the line numbers
@@ -113,13 +113,14 @@ class RowDecoder:
     def _by_line(self, block: Block) -> Decoded:
         rows: list[Any] = []
         at: list[int] = []
+        last = int(block.numbers()[-1])
         faults: list[Fault] = []
         for number, line in block.lines():
             try:
                 rows.append(self._line(line, number, faults))
                 at.append(number)
             except _FAULTS as fault:
-                torn = block.torn and number == block.first + len(block) - 1
+                torn = block.torn and number == last
                 kind = "the last line is cut off" if torn else "not a JSON object"
                 faults.append(Fault(number, kind, str(fault) or type(fault).__name__, lost=True))
         return self._columns(rows, np.array(at, dtype=np.int32), faults, typed=False)
@@ -153,6 +154,7 @@ class RowDecoder:
             name: list(map(attrgetter(self._fields[column]), rows))
             for name, column in self.columns.items()
         }
+        gaps = any(_ABSENT in found[name] for name in self._telling if name not in _TEXT_KINDS)
         if others := self._others(found):
             kind = "a JSON object without a reward or a completion"
             faults += [Fault(int(lines[at]), kind, "left out", lost=False) for at in others]
@@ -168,7 +170,7 @@ class RowDecoder:
                 columns[name] = np.array(values, dtype=np.float64)
             else:
                 columns[name] = values
-        return Decoded(lines, columns, faults)
+        return Decoded(lines, columns, faults, gaps)
 
     def _others(self, found: dict[str, list[Any]]) -> list[int]:
         """Return the places of objects that have none of the telling columns."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,7 +43,7 @@ class GenericRollouts:
 
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the rollouts of a run."""
-        engine = JsonlRollouts(builder, partial(plan_of, builder=builder))
+        engine = JsonlRollouts(builder, plan_of)
         for path in files:
             if _is_array(log_files.head(path)):
                 builder.open(path)

@@ -87,7 +87,7 @@ def _identities(
     if not names and size and (builder.options.group_size or _positional(builder)):
         builder.note(grouped_by="position")
         builder.infer(_BY_POSITION.format(size))
-        identity = _blocks(rows["file"], step, size)
+        identity = _blocks(rows["file"], step, rows["row"], size)
         return identity, np.arange(int(identity.max()) + 1)
     if group is None:
         group = np.full(len(step), -1, dtype=np.int64)
@@ -117,9 +117,11 @@ def _say(
         builder.note(grouped_by="key" if named and by_prompt.mean() < 0.5 else inferred)
 
 
-def _blocks(file: NDArray[Any], step: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _blocks(
+    file: NDArray[Any], step: NDArray[np.int64], row: NDArray[Any], size: int
+) -> NDArray[np.int64]:
     """Return the block of each row: every `size` rows of one file and step, as they stand."""
-    order = np.lexsort((step, file))
+    order = np.lexsort((row, step, file))
     new = np.ones(len(step), dtype=bool)
     new[1:] = (np.diff(file[order]) != 0) | (np.diff(step[order]) != 0)
     starts = np.flatnonzero(new)

@@ -22,6 +22,7 @@ class Block(NamedTuple):
     data: memoryview
     ends: NDArray[np.intp]  # where each line ends
     torn: bool  # the last line has no end: the file may have been cut off there
+    picked: NDArray[np.int32] | None = None  # line numbers, where they do not follow each other
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -31,17 +32,25 @@ class Block(NamedTuple):
         start = self.ends[at - 1] + 1 if at else 0
         return bytes(self.data[start : self.ends[at]])
 
+    def numbers(self) -> NDArray[np.int32]:
+        """Return the number of each line."""
+        if self.picked is not None:
+            return self.picked
+        return np.arange(self.first, self.first + len(self), dtype=np.int32)
+
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield number and text of the lines that are not blank."""
-        for at in range(len(self)):
+        for at, number in enumerate(self.numbers().tolist()):
             if (line := self.line(at)) and not line.isspace():
-                yield self.first + at, line
+                yield number, line
 
-    def split(self, at: int) -> tuple[Block, Block]:
-        """Return the lines before a place and the others."""
-        cut = int(self.ends[at - 1]) + 1
-        before = Block(self.first, self.data[:cut], self.ends[:at], torn=False)
-        return before, Block(self.first + at, self.data[cut:], self.ends[at:] - cut, self.torn)
+    def pick(self, places: list[int]) -> Block:
+        """Return some lines, by their places in ascending order, as a block of their own."""
+        lines = [self.line(at) for at in places]
+        ends = np.cumsum([len(line) + 1 for line in lines]) - 1
+        numbers = self.numbers()[places]
+        torn = self.torn and places[-1] == len(self) - 1
+        return Block(int(numbers[0]), memoryview(b"\n".join(lines)), ends, torn, numbers)
 
 
 def blocks(path: Path, builder: RolloutBuilder | None = None) -> Iterator[Block]:
@@ -80,7 +89,7 @@ def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder) -> Iterator
                 builder.problem(path, line, message, lost=1)
                 held, endless = 0, True
             elif held == len(view):
-                view = memoryview(view.tobytes() + bytearray(held))
+                view = memoryview(bytearray(view) + bytearray(held))
             continue
         cut = start + int(ends[-1]) + 1
         yield Block(line, view[start:cut], ends, torn=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -50,7 +49,7 @@ class VerlRollouts:
 
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the dumps of a run."""
-        engine = JsonlRollouts(builder, partial(_plan, builder=builder))
+        engine = JsonlRollouts(builder, _plan)
         for path in files:
             engine.read(path)
 
