@@ -92,8 +92,8 @@ def test_remedies_that_do_not_scale_go_with_scale_rewards_none(tmp_path, remedy)
 
 def test_a_column_that_trl_cannot_give_is_named(tmp_path):
     needy = estimator("grpo")
-    needy.wants = ("length", "reward/script", "entropy")
-    with pytest.raises(UsageError, match="needs entropy of each rollout"):
+    needy.wants = ("length", "reward/script", "entropy", "grade")
+    with pytest.raises(UsageError, match="needs grade of each rollout"):
         attach(tiny.trainer(tmp_path, ONES), needy)
 
 

@@ -56,20 +56,26 @@ def facts(completion_ids, **output):
         environment_factories=None,
     )
     inputs = [{"prompt": "p"}] * len(completion_ids)
-    output = {"advantages": torch.zeros(len(completion_ids)), **output}
+    width = max(map(len, completion_ids))
+    written = [[at < len(ids) for at in range(width)] for ids in completion_ids]
+    output = {
+        "advantages": torch.zeros(len(completion_ids)),
+        "completion_mask": torch.tensor(written).long(),
+        **output,
+    }
     return local_facts(trainer, inputs, completion_ids, output)[:, 2:].tolist()
 
 
 def test_lengths_and_truncation_as_trl_counts_them():
     ids = [[1, 2, 9], [1, 2, 3, 4], [8], [1, 0], [0]]
-    assert facts(ids) == [[3, 0], [4, 1], [1, 0], [2, 0], [1, 0]]
+    assert facts(ids) == [[3, 0, 3], [4, 1, 4], [1, 0, 1], [2, 0, 2], [1, 0, 1]]
 
 
 def test_tool_output_is_no_completion_token():
     ids = [[1, 2, 3, 9], [1, 2], [1, 2, 3]]
     # padded with ones; the last row is hidden by mask_truncated_completions
     mask = torch.tensor([[1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]])
-    assert facts(ids, tool_mask=mask) == [[2, 0], [2, 1], [3, 1]]
+    assert facts(ids, tool_mask=mask) == [[2, 0, 2], [2, 1, 2], [3, 1, 0]]
 
 
 def test_total_is_null_only_where_no_function_gave_a_reward():

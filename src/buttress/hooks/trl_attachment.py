@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from buttress.groups import DEFAULT_TOLERANCE
-from buttress.hooks import metrics, trl_logs, trl_rollouts
+from buttress.hooks import metrics, trl_logs, trl_loss, trl_rollouts, trl_tokens
 from buttress.hooks.faults import Faults
-from buttress.hooks.trl_checks import build_estimator, check_monitor, check_settings, check_trainer
+from buttress.hooks.trl_checks import check_monitor, check_trainer
+from buttress.hooks.trl_plan import resolve
 from buttress.hooks.trl_rollouts import Generation
 from buttress.measures import Levels
 
@@ -26,11 +27,20 @@ class Attachment:
     without further communication.
     """
 
-    def __init__(self, trainer: Any, remedy: Any, monitor: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        trainer: Any,
+        remedy: Any,
+        monitor: Any,
+        options: dict[str, Any],
+        *,
+        loss: Any = None,
+        belief: Any = None,
+    ) -> None:
         check_trainer(trainer)
-        self.estimator = build_estimator(trainer, remedy, options)
-        check_settings(trainer, remedy, self.estimator)
         check_monitor(monitor)
+        self.plan = resolve(trainer, remedy, options, loss, belief)
+        self.estimator = self.plan.estimator
         self.monitor = monitor
         self.tolerance = getattr(self.estimator, "tolerance", DEFAULT_TOLERANCE)
         self.levels = Levels(math.nan, math.nan)  # lowest and highest reward of the run
@@ -54,6 +64,8 @@ class Attachment:
         advantages = None
         if generation is not None and generation.mode == "train":
             advantages = self._replace(trainer, generation, output)
+        if generation is not None and self.plan.loss is not None:
+            self._inform_loss(trainer, generation, advantages, output)
         with self.faults.shield("log its metrics", "some are missing"):
             self._log(trainer, generation, advantages)
         with self.faults.shield("fill the completions table", "its columns lack rows"):
@@ -65,29 +77,65 @@ class Attachment:
                 groups = generation.with_advantages(advantages)
                 self.monitor.update(groups, step=generation.step)
 
+    def compute_loss(self, trainer: Any, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """Return the remedy's loss of a micro-batch, or None where TRL's own must be used."""
+        if self.plan.loss is None:
+            return None
+        return trl_loss.compute(trainer, model, inputs, self.plan.loss, self.faults)
+
     def _gather(self, trainer: Any, inputs: Any, output: Mapping[str, Any]) -> Generation | None:
         scored, self._scored = self._scored, None
-        facts = trl_rollouts.no_facts(output)
+        facts, tokens = trl_rollouts.no_facts(output), None
+        asks = self.plan.asks if trl_rollouts.mode_of(trainer) == "train" else ()
         with self.faults.shield("describe the rollouts", FALLBACK, own=True):
             if scored is None:
                 raise RuntimeError("the trainer did not call _calculate_rewards")
+            if asks:
+                tokens = trl_tokens.local_columns(trainer, inputs, output, self.plan)
             facts = trl_rollouts.local_facts(trainer, inputs, scored[1], output)
         # every rank comes here, also after a fault: one that stayed away would hang the others
         facts = trainer.accelerator.gather(facts)
         if scored is None or not facts[:, 0].all():
             return None
+        if tokens is not None:
+            tokens = trl_tokens.gathered(trainer, tokens)
         with self.faults.shield("group the rollouts", FALLBACK):
             generation = trl_rollouts.build(trainer, scored[0], facts, self.generations)
+            if tokens is not None:
+                named = trl_tokens.named(tokens, asks)
+                generation = generation.with_tokens(named, trl_tokens.per_sample(named))
             self.generations += 1
             self.levels = metrics.widened(self.levels, generation.groups, self.tolerance)
-            if trl_rollouts.mixes_prompts(generation.groups):
-                self.faults.warn(
-                    "buttress sees groups that mix prompts: the data loader does not keep the "
-                    f"{generation.groups.sizes.max()} rollouts of a prompt together, and no "
-                    "group-relative advantage means anything"
-                )
+            self._check_prompts(generation)
             return generation
         return None
+
+    def _check_prompts(self, generation: Generation) -> None:
+        if trl_rollouts.mixes_prompts(generation.groups):
+            self.faults.warn(
+                "buttress sees groups that mix prompts: the data loader does not keep the "
+                f"{generation.groups.sizes.max()} rollouts of a prompt together, and no "
+                "group-relative advantage means anything"
+            )
+
+    def _inform_loss(
+        self,
+        trainer: Any,
+        generation: Generation,
+        advantages: Any,
+        output: MutableMapping[str, Any],
+    ) -> None:
+        with self.faults.shield("tell its loss about the groups", "it knows of no tied groups"):
+            columns = trl_loss.batch_columns(
+                generation,
+                advantages,
+                self.plan.loss,
+                self.levels,
+                self.tolerance,
+                trainer.accelerator.process_index,
+                output,
+            )
+            output.update(columns)
 
     def _replace(
         self, trainer: Any, generation: Generation, output: MutableMapping[str, Any]
@@ -95,7 +143,8 @@ class Attachment:
         """Return the advantages of all ranks, or None after a fault."""
         with self.faults.shield("compute advantages", FALLBACK):
             groups = generation.groups
-            advantages = trl_rollouts.checked(self.estimator(groups), groups.values)
+            given = trl_tokens.estimate(self.estimator, self.plan.reward, groups, generation.tokens)
+            advantages = trl_rollouts.checked(given, groups.values)
             rank = trainer.accelerator.process_index
             output["advantages"] = trl_rollouts.local_part(advantages, rank, output)
             return advantages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from buttress.errors import MissingExtraError, UsageError
@@ -40,8 +41,18 @@ OTHER_TRAINERS = {
 BATCH_SCALED = frozenset({"global_norm", "reinforce_pp", "reinforce_pp_baseline"})
 PER_OBJECTIVE = frozenset({"gdpo"})
 
-# What every generation brings besides its rewards.
-PROVIDED = frozenset({"reward", "prompt", "length", "truncated"})
+# What every generation brings besides its rewards; the entropies by a forward pass more.
+PROVIDED = ("reward", "prompt", "length", "truncated", "entropy", "entropy_max")
+PROVIDED_TOKENS = ("token/entropy", "token/logp")
+# What the forward pass for token columns touches.
+FOR_TOKENS = ("_get_per_token_logps_and_entropies", "temperature", "beta", "_is_vlm")
+# How a token column that TRL does not have by itself can be had.
+WAYS = {
+    "token/ref_logp": "set beta in GRPOConfig above 0 (1e-8 adds no KL term to speak of), which "
+    "makes TRL run a reference model",
+    "token/belief": "give belief=, a function that asks the policy for the reference answer (its "
+    "form is in the docstring of attach)",
+}
 
 
 def check_trainer(trainer: Any) -> None:
@@ -60,8 +71,15 @@ def check_trainer(trainer: Any) -> None:
             raise UsageError(f"cannot attach to {base.__name__}: {OTHER_TRAINERS[base.__name__]}")
     if not isinstance(trainer, trl.GRPOTrainer):
         raise UsageError(f"attach needs a trl.GRPOTrainer; got {type(trainer).__name__}")
-    missing = [name for name in (*PRIVATE, *PUBLIC) if not hasattr(trainer, name)]
+    require_parts(trainer, (*PRIVATE, *PUBLIC))
+
+
+def require_parts(trainer: Any, parts: Iterable[str]) -> None:
+    """Raise `UsageError` that names what this trainer lacks of what the hook touches."""
+    missing = [name for name in parts if not hasattr(trainer, name)]
     if missing:
+        import trl
+
         raise UsageError(
             f"{type(trainer).__name__} of TRL {trl.__version__} lacks {', '.join(missing)}; "
             "buttress is made for TRL 1.16"
@@ -91,16 +109,11 @@ def build_estimator(trainer: Any, remedy: Any, options: dict[str, Any]) -> Any:
     return remedy
 
 
-def check_settings(trainer: Any, remedy: Any, built: Any) -> None:
-    """Raise `UsageError` where TRL was asked for what the remedy would silently undo."""
+def check_settings(trainer: Any, remedy: Any, plan: Any) -> None:
+    """Raise `UsageError` where TRL lacks what the remedy needs, or it would undo a setting."""
     name = remedy if isinstance(remedy, str) else type(remedy).__name__
-    offered = PROVIDED | {f"reward/{function}" for function in trainer.reward_func_names}
-    needed = [column for column in getattr(built, "wanted", ()) if column not in offered]
-    if needed:
-        raise UsageError(
-            f"remedy {name!r} needs {', '.join(needed)} of each rollout, which TRL does not know; "
-            f"it knows {', '.join(sorted(offered))}"
-        )
+    built = plan.estimator
+    _check_columns(trainer, name, plan)
     if not isinstance(remedy, str):
         return
     if trainer.multi_objective_aggregation == "normalize_then_sum" and name not in PER_OBJECTIVE:
@@ -121,7 +134,40 @@ def check_settings(trainer: Any, remedy: Any, built: Any) -> None:
         )
 
 
+def _check_columns(trainer: Any, name: str, plan: Any) -> None:
+    if plan.asks:
+        require_parts(trainer, FOR_TOKENS)
+    if "certainty" in plan.asks and trainer._is_vlm:
+        raise UsageError(
+            "the self-certainty needs logits, which buttress computes for text alone; the model of "
+            "this trainer takes images"
+        )
+    if plan.belief is not None and "belief" not in plan.asks:
+        raise UsageError(f"belief= goes with remedy 'grpo_vps'; {name!r} does not ask for it")
+    offered = {*PROVIDED, *PROVIDED_TOKENS}
+    offered |= {f"reward/{function}" for function in trainer.reward_func_names}
+    offered |= {"token/ref_logp"} if trainer.beta else set()
+    offered |= {"token/belief", "token/prior"} if plan.belief is not None else set()
+    needed = [column for column in getattr(plan.estimator, "wanted", ()) if column not in offered]
+    for column in needed:
+        if column in WAYS:
+            raise UsageError(f"remedy {name!r} needs {column}: {WAYS[column]}")
+    if needed:
+        raise UsageError(
+            f"remedy {name!r} needs {', '.join(needed)} of each rollout, which TRL does not know; "
+            f"it knows {', '.join(sorted(offered))}"
+        )
+
+
 def check_monitor(monitor: Any) -> None:
     """Raise `UsageError` unless this is None or has an `update` method."""
     if monitor is not None and not callable(getattr(monitor, "update", None)):
         raise UsageError(f"monitor must have update(groups, step=...); got {monitor!r}")
+
+
+def check_belief(belief: Any) -> None:
+    """Raise `UsageError` unless this is None or callable."""
+    if belief is not None and not callable(belief):
+        raise UsageError(
+            f"belief must be a function of (trainer, rows, output, ends); got {belief!r}"
+        )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from buttress.errors import UsageError
 from buttress.groups import Groups
+from buttress.hooks.trl_tokens import loss_mask
 from buttress.logs.prose import text_digest, text_of
 
 Mode = Literal["train", "eval"]
@@ -31,11 +32,22 @@ class Generation:
         ``train`` or ``eval``.
     step
         The optimizer step that the rollouts are for; in eval the step reached.
+    active
+        Tokens of each rollout that count in the loss, shape ``(sample,)``.
+    tokens
+        Token columns ``(sample, token)`` by name, where the remedy asked for them.
     """
 
     groups: Groups
     mode: Mode
     step: int
+    active: NDArray[np.int64]
+    tokens: Mapping[str, Any] | None = None
+
+    def with_tokens(self, tokens: Mapping[str, Any], columns: Mapping[str, Any]) -> Generation:
+        """Return the same generation with token columns, and columns of the samples from them."""
+        groups = replace(self.groups, columns={**self.groups.columns, **columns})
+        return replace(self, groups=groups, tokens=tokens)
 
     def with_advantages(self, advantages: Any) -> Groups:
         """Return the groups with the advantages, if any, as a column."""
@@ -93,9 +105,10 @@ def local_facts(
     completion_ids: Sequence[Any],
     output: Mapping[str, Any],
 ) -> Any:
-    """Return what this rank knows of its rows: an int64 tensor ``(row, 4)`` that can be gathered.
+    """Return what this rank knows of its rows: an int64 tensor ``(row, 5)`` that can be gathered.
 
-    Columns: 1; prompt number; tokens that the model wrote (no tool output); truncated.
+    Columns: 1; prompt number; tokens that the model wrote (no tool output); truncated; tokens that
+    count in the loss.
     """
     import torch
 
@@ -104,10 +117,11 @@ def local_facts(
     # an environment gets the whole row, which then is the task
     whole = trainer.environment_factories is not None
     rows = [
-        (1, prompt_number(example, whole=whole), len(ids), int(ids[-1]) not in ends)
+        (1, prompt_number(example, whole=whole), len(ids), int(ids[-1]) not in ends, 0)
         for example, ids in zip(inputs, completion_ids, strict=True)
     ]
     facts = torch.tensor(rows, dtype=torch.int64, device=output["advantages"].device)
+    facts[:, 4] = loss_mask(output).sum(dim=1)
     if "tool_mask" in output:
         own = output["tool_mask"].bool()
         inside = torch.arange(own.shape[1], device=own.device) < facts[:, 2:3]  # padded with ones
@@ -122,7 +136,7 @@ def no_facts(output: Mapping[str, Any]) -> Any:
     import torch
 
     like = output["advantages"]
-    return torch.zeros(len(like), 4, dtype=torch.int64, device=like.device)
+    return torch.zeros(len(like), 5, dtype=torch.int64, device=like.device)
 
 
 def total_rewards(matrix: Any, weights: Any) -> Any:
@@ -139,7 +153,7 @@ def build(trainer: Any, matrix: Any, facts: Any, number: int) -> Generation:
         raise UsageError(
             f"{len(matrix)} rewards and {len(facts)} rollouts do not make groups of {size}"
         )
-    _, prompts, length, truncated = facts.cpu().numpy().T
+    _, prompts, length, truncated, active = facts.cpu().numpy().T
     names = trainer.reward_func_names
     groups = Groups.from_flat(
         total_rewards(matrix, trainer.reward_weights),
@@ -150,7 +164,7 @@ def build(trainer: Any, matrix: Any, facts: Any, number: int) -> Generation:
         truncated=truncated.astype(bool),
         **{f"reward/{name}": matrix[:, at] for at, name in enumerate(names)},
     )
-    return Generation(groups, mode, int(groups.step[0]))
+    return Generation(groups, mode, int(groups.step[0]), active)
 
 
 def mixes_prompts(groups: Groups) -> bool:
