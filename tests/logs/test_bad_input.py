@@ -92,6 +92,16 @@ class TestLines:
         # the sound completions are still seen to be one text
         assert len(set(run.groups.columns["completion"][[0, 1, 3]].tolist())) == 1
 
+    @pytest.mark.parametrize("name", ["prompt", "completion", "group"])
+    def test_half_a_surrogate_pair(self, tmp_path, name):
+        rows = [row | {name: "cut \ud83d"} for row in FOUR]
+        run = read_lines(tmp_path, jsonl(rows))
+        assert run.groups.rewards.tolist() == [0, 1, 1, 0]
+        assert run.problems == ()
+        shown = "".join(run.texts([0])[0]) + str(run.groups.group_id[0])
+        assert "cut ?" in shown
+        shown.encode()
+
     def test_a_flood_is_counted(self, tmp_path):
         run = read_lines(tmp_path, *[b"not JSON"] * 500, GOOD)
         assert run.groups.n_samples == 4

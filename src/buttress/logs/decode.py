@@ -23,10 +23,11 @@ _ABSENT = float("nan")  # told from null by identity
 # belongs to the object and not to a text.
 _NAN = re.compile(rb'(?<!\\)"(\s*:\s*)-?NaN(?=\s*[,}])')
 # Type and default of a field. A completion stays as it is encoded: hashed, never built.
-_NUMBER = (float | bool | None, _ABSENT)
-_ENCODED = (msgspec.Raw, _NULL)
-_IDENTITY = (str | int | float | None, None)
-_TEXT_KINDS = {
+_Kind = tuple[Any, Any]
+_NUMBER: _Kind = (float | bool | None, _ABSENT)
+_ENCODED: _Kind = (msgspec.Raw, _NULL)
+_IDENTITY: _Kind = (str | int | float | None, None)
+_TEXT_KINDS: dict[str, _Kind] = {
     "group": _IDENTITY,
     "prompt_id": _IDENTITY,
     "prompt": (str | None, None),
@@ -75,12 +76,10 @@ class RowDecoder:
             column: f"f{at}" for at, column in enumerate(dict.fromkeys(columns.values()))
         }
         numeric = {column for name, column in columns.items() if name not in _TEXT_KINDS}
-        self._kinds = {
-            column: _NUMBER if column in numeric else _ENCODED if column in structured else kind
-            for column, kind in (
-                (column, _TEXT_KINDS.get(name)) for name, column in columns.items()
-            )
-        }
+        self._kinds: dict[str, _Kind] = {}
+        for name, column in columns.items():
+            kind = _ENCODED if column in structured else _TEXT_KINDS.get(name, _NUMBER)
+            self._kinds[column] = _NUMBER if column in numeric else kind
         self._row = msgspec.defstruct(
             "Row",
             [(self._fields[column], *kind) for column, kind in self._kinds.items()],
@@ -192,11 +191,15 @@ def any_json(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
     except msgspec.MsgspecError:
-        return json.loads(line)
+        found = json.loads(line)
+    if b"\\u" in line:
+        # half a surrogate pair is legal in JSON and cannot be written anywhere
+        found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return found
 
 
-def _suited(value: Any, kind: tuple[Any, Any]) -> Any:
-    if value is None or kind is _NUMBER:
+def _suited(value: Any, kind: _Kind) -> Any:
+    if kind is _NUMBER:
         return value
     text = text_of(value)
     return msgspec.json.encode(text) if kind is _ENCODED else text

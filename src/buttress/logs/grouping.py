@@ -96,9 +96,16 @@ def _identities(
     identity[by_prompt] = prompt[by_prompt] + len(names)
     alone = np.flatnonzero(identity < 0)
     identity[alone] = np.arange(len(alone)) + len(names) + len(prompt_labels)
-    _say(builder, by_prompt, len(alone), named=(group >= 0).any(), given="prompt_id" in rows)
+    _say(builder, by_prompt, len(alone), named=bool((group >= 0).any()), given="prompt_id" in rows)
+    if (group >= 0).all() and _is_counter(names):
+        return identity, np.array(names, dtype=np.int64)
     labels = [*names, *prompt_labels, *(f"row {one + 1}" for one in alone.tolist())]
     return identity, object_array(labels)
+
+
+def _is_counter(names: list[str]) -> bool:
+    """Return whether every id is a whole number, as of a trainer that counts its groups."""
+    return all(name.isdecimal() and len(name) < 19 and str(int(name)) == name for name in names)
 
 
 def _positional(builder: RolloutBuilder) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from buttress.logs.builder import RolloutBuilder
+from buttress.logs.rows import number_or_nan
 
 STEP_NAMES = ("step", "global_step", "training_step", "train_step", "_step", "train/global_step")
 # Trackers put these before TRL's own names.
@@ -87,10 +89,10 @@ def step_of(row: dict[str, Any]) -> int | None:
     ms-swift writes ``"global_step/max_steps": "3/200"``.
     """
     for name in STEP_NAMES:
-        value = row.get(name)
-        if isinstance(value, int | float) and math.isfinite(value):
-            return int(value)
+        number = number_or_nan(row.get(name))
+        if abs(number) < 1 << 53:
+            return int(number)
     spelled = row.get("global_step/max_steps")
-    if isinstance(spelled, str) and spelled.partition("/")[0].isdecimal():
+    if isinstance(spelled, str) and re.match(r"\d{1,15}/", spelled):
         return int(spelled.partition("/")[0])
     return None

@@ -104,16 +104,18 @@ def _is_component(column: str) -> bool:
 def _split_uid(columns: Columns) -> Columns:
     """Take session and output off the uid: what is left is the group, the session the sample."""
     uids = columns["group"]
+    if not isinstance(uids, list):
+        return columns
     try:
         cut = len(uids[0]) - len(_tail(uids[0])) if uids else 0
         # uuids are of one length, and sessions few
         tails = [uid[cut:] for uid in uids]
-        session = {tail: int(_UID_TAIL.fullmatch(tail)[1]) for tail in set(tails)}
+        session = {tail: _session(tail) for tail in set(tails)}
         heads = [uid[:cut] for uid in uids]
-    except TypeError:
+    except (TypeError, ValueError):
         uids = ["" if uid is None else str(uid) for uid in uids]
         tails = [_tail(uid) for uid in uids]
-        session = {tail: int(tail.split("_")[1]) if tail else -1 for tail in set(tails)}
+        session = {tail: _session(tail) if tail else -1 for tail in set(tails)}
         heads = [uid.removesuffix(tail) or None for uid, tail in zip(uids, tails, strict=True)]
     return columns | {"group": heads, "sample": np.array([session[tail] for tail in tails])}
 
@@ -122,6 +124,14 @@ def _tail(uid: str) -> str:
     """Return the ``_{session}_{output}`` at the end of a uid, empty where it has none."""
     found = _UID_TAIL.search(uid)
     return found[0] if found else ""
+
+
+def _session(tail: str) -> int:
+    """Return the first number of ``_{session}_{output}``; raises `ValueError` for other text."""
+    start, session, output = tail.split("_")
+    if start or not output.isdecimal():
+        raise ValueError(tail)
+    return int(session)
 
 
 def _total(columns: Columns) -> Columns:
