@@ -42,15 +42,15 @@ class Experiment:
     question: str
     arms: tuple[Arm, ...]
     tiers: tuple[str, ...] = tuple(TIERS)
-    steps: int = 300
+    steps: int = 200
     rates: tuple[float, ...] = (1e-4, 2e-4, 4e-4)
-    tuning_seeds: tuple[int, ...] = (100, 101, 102)
-    seeds: tuple[int, ...] = tuple(range(12))
+    tuning_seeds: tuple[int, ...] = (100,)
+    seeds: tuple[int, ...] = tuple(range(10))
 
     def quick(self) -> Experiment:
         """Return the same question at a size that takes minutes."""
         return Experiment(
-            self.name, self.question, self.arms, self.tiers, 150, self.rates[:2], (100,), (0, 1, 2)
+            self.name, self.question, self.arms, self.tiers, 100, self.rates[1:2], (100,), (0, 1, 2)
         )
 
 
@@ -66,12 +66,15 @@ EXPERIMENTS = MappingProxyType(
                 (
                     _GRPO,
                     Arm("avspo", "avspo"),
-                    Arm("filter_drop", "filter_drop"),
-                    Arm("dr_grpo", "dr_grpo"),
+                    Arm("dapo", "grpo", resample=4),
                     Arm("posterior", "posterior"),
                     Arm("posterior, strength 16", "posterior", {"strength": 16.0}),
-                    Arm("posterior, GRPO's norm", "posterior", control="grpo_norm"),
-                    Arm("posterior, random sign on ties", "posterior", control="random_sign_tied"),
+                    Arm(
+                        "posterior, strength 16, GRPO's norm",
+                        "posterior",
+                        {"strength": 16.0},
+                        control="grpo_norm",
+                    ),
                 ),
             ),
             Experiment(

@@ -38,6 +38,9 @@ class Setting:
 
     Attributes
     ----------
+    steps
+        Budget of the run in batches of `prompts` groups: a method that draws more per update stops
+        after fewer updates, so that all spend the same rollouts. `evaluate_every` counts alike.
     control
         ``random_sign`` gives each group's advantages a random sign, ``random_sign_tied`` those of
         tied groups only, ``grpo_norm`` scales the batch to the norm that GRPO's advantages have.
@@ -97,9 +100,14 @@ def train_policy(
         decoder.parameters(), lr=setting.lr, weight_decay=setting.weight_decay, fused=True
     )
     sampler = Sampler(decoder, problems, setting)
-    for step in range(setting.steps):
-        if step % setting.evaluate_every == 0:
-            history.evaluations.append({"step": step, **evaluate(decoder, held_out, seed=step)})
+    per_step = setting.prompts * setting.group
+    step = next_look = 0
+    while sampler.spent < setting.steps * per_step:
+        if sampler.spent >= next_look:
+            history.evaluations.append(
+                {"step": step, **evaluate(decoder, held_out, seed=next_look)}
+            )
+            next_look += setting.evaluate_every * per_step
         optimiser.param_groups[0]["lr"] = setting.lr * min(1.0, (step + 1) / (setting.warmup or 1))
         chosen, rollouts, reward = sampler.draw()
         logp, entropy = token_logps(
@@ -139,8 +147,8 @@ def train_policy(
         )
         if on_step is not None:
             on_step(step, history)
-    final = {"step": setting.steps, **evaluate(decoder, held_out, seed=setting.steps)}
-    history.evaluations.append(final)
+        step += 1
+    history.evaluations.append({"step": step, **evaluate(decoder, held_out, seed=next_look)})
     history.seconds = time.perf_counter() - start
     return history
 
