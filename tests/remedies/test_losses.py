@@ -116,8 +116,8 @@ def test_equals_trl(loss, config, seed):
     )
     theirs, their_gradient = value_and_gradient(lambda: trl_loss(b, **config), b.logp)
     # TRL holds SAPO's temperatures in float32
-    assert ours == pytest.approx(theirs, rel=2e-7, abs=1e-12)
-    torch.testing.assert_close(our_gradient, their_gradient, rtol=2e-7, atol=1e-12)
+    assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-7)
+    torch.testing.assert_close(our_gradient, their_gradient, rtol=1e-6, atol=1e-7)
 
 
 ALL = [
