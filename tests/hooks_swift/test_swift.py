@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("swift.rlhf_trainers", reason="needs ms-swift")
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 import buttress as bt
 from buttress.hooks.swift_plugin import PLUGIN
 from tests.hooks import tiny
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 REWARDS = '''
 from swift.rewards import ORM, orms
