@@ -66,7 +66,7 @@ def token_logps(
     # the last tokens predict nothing that was sampled
     logits = decoder(rollouts.row[:, :-group], layout)
     first = logits[:, prompt_width - 1 : prompt_width].unsqueeze(2).expand(n, 1, group, -1)
-    rest = logits[:, prompt_width:].view(n, answer - 1, group, -1)
+    rest = logits[:, prompt_width:].view(n, answer - 1, group, logits.shape[-1])
     logp = (torch.cat([first, rest], dim=1).transpose(1, 2) / temperature).log_softmax(-1)
     taken = logp.gather(-1, rollouts.answer.unsqueeze(-1)).squeeze(-1)
     entropy = -(logp.detach().exp() * logp.detach()).sum(-1)

@@ -1,0 +1,210 @@
+"""The laboratory's decoder against transformers, and its training loop."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from tests.helpers import require
+
+torch = require("torch")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+from buttress.lab import experiments  # noqa: E402  after the skip
+from buttress.lab.decoder import Decoder, Layout, Shape, load, save  # noqa: E402
+from buttress.lab.evaluation import Problems, evaluate, pass_at_k  # noqa: E402
+from buttress.lab.policy_training import Sampler, Setting, train_policy  # noqa: E402
+from buttress.lab.rollout import sample, token_logps  # noqa: E402
+
+torch.set_num_threads(1)
+N, P, G, A, V = 3, 5, 4, 6, 11
+
+
+@pytest.fixture(params=[False, True], ids=["llama", "qwen2"])
+def decoder(request):
+    torch.manual_seed(1)
+    model = Decoder(Shape(V, width=32, heads=4, inner=48, qkv_bias=request.param))
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return model
+
+
+def a_row():
+    draws = torch.Generator().manual_seed(0)
+    prompt = torch.randint(0, V, (N, P), generator=draws)
+    answer = torch.randint(0, V, (N, G, A), generator=draws)
+    return prompt, answer, torch.cat([prompt, answer.transpose(1, 2).reshape(N, A * G)], dim=1)
+
+
+@pytest.mark.trl
+def test_equals_transformers_and_survives_a_round_trip(decoder, tmp_path):
+    transformers = require("transformers")
+    save(decoder, tmp_path)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    ours = load(tmp_path)
+    prompt, answer, row = a_row()
+    flat = torch.cat([prompt[:, None].expand(N, G, P), answer], dim=-1).reshape(N * G, P + A)
+    with torch.no_grad():
+        logits = ours(row, Layout.of(ours.shape, P, G, A))
+        expected = theirs(flat).logits.view(N, G, P + A, V)
+    behind = logits[:, P:].view(N, A, G, V).transpose(1, 2)
+    torch.testing.assert_close(behind, expected[:, :, P:], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[:, :P], expected[:, 0, :P], rtol=1e-4, atol=1e-4)
+
+
+def test_cache_changes_nothing(decoder):
+    _, _, row = a_row()
+    layout = Layout.of(decoder.shape, P, G, A)
+    cache = decoder.new_cache(N, P + G * A)
+    with torch.no_grad():
+        whole = decoder(row, layout)
+        parts = [decoder(row[:, :P], layout, cache=cache)]
+        for place in range(A):
+            at = P + place * G
+            parts.append(decoder(row[:, at : at + G], layout, cache=cache, at=at))
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-4, atol=1e-4)
+
+
+def test_samples_follow_the_policy(decoder):
+    prompt, _, _ = a_row()
+    drawn = sample(decoder, prompt[:1], 4000, 1, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        chance = decoder(prompt[:1], Layout.of(decoder.shape, P, 0, 0))[0, -1].softmax(-1)
+    seen = torch.bincount(drawn.answer.flatten(), minlength=V) / 4000
+    assert (seen - chance).abs().max() < 0.03
+
+
+def test_logps_are_those_of_the_sampled_tokens(decoder):
+    prompt, _, _ = a_row()
+    drawn = sample(decoder, prompt, G, A, generator=torch.Generator().manual_seed(0))
+    logp, entropy = token_logps(decoder, drawn, P)
+    layout = Layout.of(decoder.shape, P, G, A)
+    logits = decoder(drawn.row, layout).log_softmax(-1)
+    n, g, t = 1, 2, 3
+    before = logits[n, P + (t - 1) * G + g]
+    torch.testing.assert_close(logp.view(N, G, A)[n, g, t], before[drawn.answer[n, g, t]])
+    torch.testing.assert_close(
+        entropy.view(N, G, A)[n, g, t], -(before.exp() * before).sum(), rtol=1e-4, atol=1e-4
+    )
+    assert not entropy.requires_grad
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(8, 0, 2), (8, 3, 4), (16, 16, 16), (5, 1, 5)])
+def test_pass_at_k_by_enumeration(n, c, k):
+    draws = list(itertools.combinations(range(n), k))
+    hit = sum(any(one < c for one in draw) for draw in draws) / len(draws)
+    assert pass_at_k([c], n, k)[0] == pytest.approx(hit)
+
+
+def toy(n=16):
+    """Copy the first digit: learnable within a few dozen steps."""
+    prompt = torch.randint(0, 4, (n, 2), generator=torch.Generator().manual_seed(3))
+    return Problems(prompt, prompt[:, :1])
+
+
+@pytest.mark.parametrize("method", ["grpo", "posterior"])
+def test_learns_a_toy_task(method):
+    torch.manual_seed(0)
+    model = Decoder(Shape(4, width=16, heads=2, inner=32))
+    problems = toy()
+    setting = Setting(method=method, steps=60, lr=1e-2, warmup=1, evaluate_every=30)
+    history = train_policy(model, problems, problems, setting)
+    assert history.evaluations[0]["pass@1"] < 0.5
+    assert history.evaluations[-1]["pass@1"] > 0.8
+    assert [round(one["step"]) for one in history.evaluations] == [0, 30, 60]
+    assert history.steps["rollouts"][-1] == 60 * 64
+
+
+def test_same_seed_same_run_and_equal_rollouts_when_resampling():
+    finals = []
+    for resample in (1, 1, 3):
+        torch.manual_seed(0)
+        model = Decoder(Shape(4, width=16, heads=2, inner=32))
+        setting = Setting(steps=10, prompts=4, group=4, lr=1e-2, resample=resample, seed=5)
+        history = train_policy(model, toy(), toy(), setting)
+        finals.append(history.evaluations[-1]["pass@1"])
+        assert 160 <= history.steps["rollouts"][-1] < 160 + 3 * 16
+    assert finals[0] == finals[1]
+    assert len(history.steps["acr"]) < 10
+
+
+def test_controls():
+    torch.manual_seed(0)
+    model = Decoder(Shape(4, width=16, heads=2, inner=32))
+    from buttress.groups import Groups
+    from buttress.remedies import estimator
+
+    groups = Groups.from_nested([[1, 0, 0, 0], [0, 0, 0, 0]])
+    advantages = np.array([3.0, -1, -1, -1, -0.5, -0.5, -0.5, -0.5])
+    tied = np.array([False, True])
+
+    def controlled(control):
+        sampler = Sampler(model, toy(), Setting(control=control, seed=1))
+        return sampler.controlled(advantages, groups, tied)
+
+    assert np.array_equal(controlled("none"), advantages)
+    turned = controlled("random_sign_tied")
+    assert np.array_equal(turned[:4], advantages[:4])
+    assert np.array_equal(np.abs(turned), np.abs(advantages))
+    norm = np.linalg.norm(estimator("grpo")(groups))
+    assert np.linalg.norm(controlled("grpo_norm")) == pytest.approx(norm)
+
+
+def test_an_experiment_resumes_after_a_torn_line(tmp_path, monkeypatch):
+    ran = []
+
+    def fake(arm, run):
+        ran.append(run)
+        return {**run, "pass@1 course": 1.0 - abs(run["lr"] - 2e-4), "pass@1": 0.5}
+
+    class InProcess:
+        def __init__(self, _):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def submit(self, function, *arguments):
+            from concurrent.futures import Future
+
+            done: Future = Future()
+            done.set_result(function(*arguments))
+            return done
+
+    monkeypatch.setattr(experiments, "run_once", fake)
+    monkeypatch.setattr(experiments, "ProcessPoolExecutor", InProcess)
+    small = experiments.EXPERIMENTS["zero-gradient-step"].quick()
+    path = tmp_path / "runs.jsonl"
+    first = experiments.run_experiment(small, path, report=lambda _: None)
+    assert {record["lr"] for record in first} == {2e-4}
+    n_runs = len(ran)
+    text = path.read_text()
+    path.write_text(text[: -len(text.splitlines()[-1]) // 2])
+    again = experiments.run_experiment(small, path, report=lambda _: None)
+    assert 1 <= len(ran) - n_runs <= 2
+    assert json.dumps(again, sort_keys=True) == json.dumps(first, sort_keys=True)
+
+
+@pytest.mark.trl
+def test_tiers_start_where_they_say():
+    from buttress.lab.tiers import TIERS, problem_sets, starting_point
+
+    tier = TIERS["acr80"]
+    model = starting_point(tier)
+    _, held_out = problem_sets(0)
+    drawn = sample(model, held_out.prompt, 8, 6, generator=torch.Generator().manual_seed(0))
+    wins = (drawn.answer == held_out.answer[:, None]).all(-1).sum(-1)
+    acr = float(((wins == 0) | (wins == 8)).double().mean())
+    assert acr == pytest.approx(tier.acr, abs=0.08)
+    assert set(evaluate(model, held_out.select(np.arange(20)), seed=0)) == {
+        "greedy",
+        "pass@1",
+        "pass@4",
+        "pass@16",
+    }
