@@ -7,7 +7,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit verl bench wheel clean
+.PHONY: help demo test lint types imports unit verl swift bench wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,10 +28,13 @@ imports: .venv/ready ## imports go one way
 	$(BIN)/lint-imports
 
 unit: .venv/ready ## all tests
-	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl
+	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl --ignore=tests/hooks_swift
 
 verl: .venv-verl/ready ## the verl plugin, in an environment of its own (verl and TRL pin different transformers)
 	RAY_AUTH_MODE=disabled .venv-verl/bin/python -m pytest -p no:cacheprovider tests/hooks_verl
+
+swift: .venv-swift/ready ## the ms-swift plugin in real runs, in an environment of its own
+	.venv-swift/bin/python -m pytest -p no:cacheprovider tests/hooks_swift
 
 bench: .venv/ready ## speed, as ratios measured side by side
 	$(BIN)/python -m benchmarks
@@ -44,7 +47,7 @@ wheel: .venv/ready ## build the wheel and try it in an environment of its own
 	cd build && wheel-venv/bin/buttress diagnose ../tests/logs/data/verl_v1 --fail-on never --html report.html
 
 clean: ## remove what the targets made
-	rm -rf .venv .venv-verl dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-verl .venv-swift dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -58,4 +61,11 @@ clean: ## remove what the targets made
 	.venv-verl/bin/python -m pip install -q --upgrade pip
 	.venv-verl/bin/python -m pip install -q $(TORCH)
 	.venv-verl/bin/python -m pip install -q -e '.[verl]' pytest hypothesis
+	touch $@
+
+.venv-swift/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-swift
+	.venv-swift/bin/python -m pip install -q --upgrade pip
+	.venv-swift/bin/python -m pip install -q $(TORCH)
+	.venv-swift/bin/python -m pip install -q -e '.[swift]' pytest hypothesis
 	touch $@
