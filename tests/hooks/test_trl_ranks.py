@@ -8,13 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from buttress.groups import Groups
 from buttress.remedies import estimator
 from tests.helpers import require
-from tests.hooks import tiny, two_ranks
+from tests.hooks import tiny, two_ranks, two_ranks_tokens
+from tests.hooks.token_oracle import direct_advantages, joined_columns
 
 require("trl")
 FileLock = require("filelock").FileLock
@@ -120,3 +122,47 @@ def test_a_fault_on_one_rank_hangs_nothing_and_both_fall_back(ranks):
         assert not all(same)
     assert ranks[0][0]["one_rank_faulty"]["fallback"] == [0.0, 1.0, 0.0, 0.0]
     assert ranks[1].count("only here") == 1
+
+
+# --- losses and token remedies -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", two_ranks_tokens.LOSSES)
+def test_two_ranks_take_the_step_of_one(ranks, tmp_path, name):
+    """Whatever the loss divides by, ranks do not change it."""
+    alone = two_ranks_tokens.trained(tmp_path, 12, name)
+    first, second = (found["losses"][name] for found in ranks[0])
+    assert alone["moved"] > 1e-3
+    assert first["end"] == second["end"]
+    assert first["end"] == pytest.approx(alone["end"], abs=1e-5)
+    for metric in ("entropy", "clip_ratio/low_mean", "grad_norm"):
+        assert first[metric] == pytest.approx(alone[metric], rel=1e-3, abs=1e-5)
+    assert first["buttress/loss_fallback"] == [0.0, 0.0]
+
+
+def test_dapo_on_two_ranks_is_trls(ranks):
+    found = ranks[0][0]["losses"]
+    assert found["tokens"]["end"] == pytest.approx(found["trl"]["end"], abs=1e-5)
+
+
+def test_a_loss_that_fails_on_one_rank_falls_back_on_both(ranks):
+    first, second = (found["one_rank_faulty_loss"] for found in ranks[0])
+    assert first["buttress/loss_fallback"] == [1.0, 0.0]
+    assert first["end"] == second["end"]
+    # TRL's own loss is the same one here
+    assert first["end"] == pytest.approx(ranks[0][0]["losses"]["trl"]["end"], abs=1e-5)
+    assert ranks[1].count("no loss here") == 1
+
+
+@pytest.mark.parametrize("name", ["rl_zvp", "ep_grpo", "edge_grpo"])
+def test_token_advantages_of_both_ranks_are_those_of_all_rows_at_once(ranks, name):
+    runs = [found["by_tokens"][name] for found in ranks[0]]
+    assert runs[0]["fallback"] == [0.0, 0.0]
+    est = estimator(name)
+    for step, pair in enumerate(zip(*(run["outputs"] for run in runs), strict=True)):
+        assert [len(one["mask"][0]) for one in pair] == [6, 4]
+        rewards = np.reshape(two_ranks_tokens.REWARDS.table[step], (3, 4))
+        want = direct_advantages(est, rewards, pair)
+        got = joined_columns(pair, "advantages", want.ndim)
+        np.testing.assert_allclose(got, want, atol=2e-4, rtol=2e-3)
+        assert np.abs(want).max() > 0.1

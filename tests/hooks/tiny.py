@@ -92,9 +92,12 @@ def trainer(
         "seed": 7,
     }
     tokens = tokenizer()
+    network = model(tokens)
+    if settings.get("beta"):
+        _save_policy(network, Path(folder) / "policy")
     data = Dataset.from_list([{"prompt": prompt} for prompt in prompts])
     return (kind or GRPOTrainer)(
-        model=model(tokens),
+        model=network,
         reward_funcs=rewards if callable(rewards) else list(rewards),
         args=GRPOConfig(**(defaults | settings)),
         train_dataset=data,
@@ -102,6 +105,16 @@ def trainer(
         processing_class=tokens,
         **(kind_options or {}),
     )
+
+
+def _save_policy(network: Any, place: Path) -> None:
+    """Save the model where TRL will load the reference model from."""
+    from torch import distributed
+
+    network.save_pretrained(place)
+    network.config._name_or_path = str(place)
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()  # only the first rank writes
 
 
 class Script:

@@ -13,7 +13,18 @@ from buttress.hooks.faults import Faults
 from buttress.hooks.trl_rollouts import Generation, mode_of
 from buttress.hooks.trl_tokens import loss_mask, token_logps
 from buttress.measures import GroupSummary, Levels, kinds
-from buttress.remedies.losses import Cispo, CispoVerl, Loss, McpoHingeKl, Sapo, Tokens, k3
+from buttress.remedies.losses import (
+    Cispo,
+    CispoVerl,
+    Gspo,
+    Loss,
+    McpoHingeKl,
+    Sapo,
+    Tokens,
+    aggregate,
+    k3,
+)
+from buttress.remedies.losses.base import sequence_mean
 
 FALLBACK = "TRL's own loss is used"
 
@@ -77,7 +88,7 @@ def compute(trainer: Any, model: Any, inputs: Mapping[str, Any], loss: Loss, fau
             raise ArithmeticError(f"the loss is {value.item()}")
         done = True
         with faults.shield("measure the loss", "some metrics are missing", own=True):
-            seen = _seen(loss, tokens, entropy)
+            seen = _seen(trainer, loss, tokens, entropy)
     seen[0] = done
     # every rank comes here, also after a fault: all of them or none use the loss
     seen = trainer.accelerator.gather(seen[None]).cpu().numpy().astype(np.float64)
@@ -94,20 +105,35 @@ def compute(trainer: Any, model: Any, inputs: Mapping[str, Any], loss: Loss, fau
 def _value(trainer: Any, loss: Loss, tokens: Tokens, inputs: Mapping[str, Any]) -> Any:
     """Return the loss as its part of an optimizer step, whose gradient is averaged over ranks."""
     accumulation, total, factor = _denominator(trainer, loss, inputs)
-    if isinstance(loss, McpoHingeKl):
+    policy = replace(loss, beta=0.0)
+    if isinstance(policy, McpoHingeKl):
         # the hinge is a mean over each micro-batch, whatever the policy term is divided by
-        loss = replace(loss, weight=loss.weight / (factor * accumulation))
-    value = loss(
+        policy = replace(policy, weight=policy.weight / (factor * accumulation))
+    value = policy(
         tokens.logp,
         tokens.old_logp,
         tokens.advantages,
         tokens.mask,
-        ref_logp=tokens.ref_logp,
         signal=inputs.get(SIGNAL),
         mastered=tokens.mastered,
         total=total,
     )
+    if loss.beta:
+        terms = loss.beta * _kl(trainer, loss, tokens)
+        length = loss.max_length
+        value = value + aggregate(
+            terms, tokens.mask, loss.aggregation, total=total, max_length=length
+        )
     return factor * value
+
+
+def _kl(trainer: Any, loss: Loss, tokens: Tokens) -> Any:
+    """Return TRL's KL term per token: weighted by the importance ratio where it is told to."""
+    term = k3(tokens.logp, tokens.ref_logp)
+    if not trainer.args.use_bias_correction_kl:
+        return term
+    ratio = tokens.log_ratio
+    return term * (sequence_mean(ratio, tokens.mask) if isinstance(loss, Gspo) else ratio).exp()
 
 
 def _denominator(trainer: Any, loss: Loss, inputs: Mapping[str, Any]) -> tuple[float, Any, float]:
@@ -137,7 +163,7 @@ def _denominator(trainer: Any, loss: Loss, inputs: Mapping[str, Any]) -> tuple[f
 SEEN = ("done", "tokens", "entropy", "kl", "low", "high", "low_min", "high_max")
 
 
-def _seen(loss: Loss, tokens: Tokens, entropy: Any) -> Any:
+def _seen(trainer: Any, loss: Loss, tokens: Tokens, entropy: Any) -> Any:
     """Return this rank's part of the metrics: sums over tokens, and the extremes over responses."""
     import torch
 
@@ -146,9 +172,9 @@ def _seen(loss: Loss, tokens: Tokens, entropy: Any) -> Any:
     def total(values: Any) -> Any:
         return values.where(mask > 0, values.new_zeros(())).sum()
 
-    entropy = entropy.detach()
+    entropy = entropy.detach().float()
     low, high = (side.to(entropy.dtype) for side in _cut_off(loss, tokens))
-    kl = k3(tokens.logp.detach(), tokens.ref_logp) if loss.beta else torch.zeros_like(entropy)
+    kl = _kl(trainer, loss, tokens).detach() if loss.beta else torch.zeros_like(entropy)
     per_row = mask.sum(-1)
     low_share, high_share = ((side * mask).sum(-1) / per_row for side in (low, high))
     parts = [

@@ -16,7 +16,6 @@ PARTS = (
     "_entropy_bonus_enabled",
     "aux_loss_enabled",
     "beta",
-    "current_gradient_accumulation_steps",
     "max_completion_length",
     "off_policy_mask_threshold",
     "top_entropy_quantile",
@@ -54,7 +53,6 @@ def bound_loss(trainer: Any, loss: Loss) -> Loss:
 def _unsupported(trainer: Any) -> list[tuple[str, str]]:
     """Return what is on in TRL's loss and missing in ours, each with the way out."""
     corrects = trainer.use_vllm and trainer.vllm_importance_sampling_correction
-    corrects_kl = trainer.beta != 0 and trainer.args.use_bias_correction_kl
     table = [
         (
             corrects,
@@ -77,7 +75,6 @@ def _unsupported(trainer: Any) -> list[tuple[str, str]]:
             "the load-balancing loss of a mixture of experts",
             "set router_aux_loss_coef=0, or keep TRL's loss",
         ),
-        (corrects_kl, "use_bias_correction_kl", "leave it off"),
     ]
     return [(problem, instead) for is_on, problem, instead in table if is_on]
 

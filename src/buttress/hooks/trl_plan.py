@@ -62,7 +62,7 @@ def resolve(
         loss, remedy, options = _made(remedy, options), None, {}
     elif kind == "reward":
         reward, remedy, options = _made(remedy, options), None, {}
-    loss = bound_loss(trainer, _made(loss, {})) if loss is not None else None
+    loss = bound_loss(trainer, _loss(loss)) if loss is not None else None
     estimator = build_estimator(trainer, remedy or _paired(loss), options)
     plan = Plan(estimator, reward, loss, belief)
     try:
@@ -91,15 +91,21 @@ def _paired(loss: Loss | None) -> str:
 
 def _made(thing: Any, options: dict[str, Any]) -> Any:
     """Return an object of the catalogue, built with these options where it is given by name."""
+    if isinstance(thing, str):
+        return create(thing, **options)
+    if options:
+        raise UsageError(
+            f"options ({', '.join(options)}) go with the name of a remedy; a "
+            f"{type(thing).__name__} object has its own already"
+        )
+    return thing
+
+
+def _loss(thing: Any) -> Loss:
+    if isinstance(thing, Loss):
+        return thing
     if not isinstance(thing, str):
-        if options:
-            raise UsageError(
-                f"options ({', '.join(options)}) go with the name of a remedy; a "
-                f"{type(thing).__name__} object has its own already"
-            )
-        if isinstance(thing, Loss | Intuitor | Rent):
-            return thing
         raise UsageError(f"loss must be a name or a Loss object; got {thing!r}")
-    if thing not in names("loss", "reward"):
+    if thing not in names("loss"):
         raise UsageError.unknown("loss", thing, names("loss"))
-    return create(thing, **options)
+    return create(thing)
