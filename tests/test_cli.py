@@ -287,7 +287,21 @@ def test_compare_pairs_by_step(tmp_path, capsys):
     assert acr["difference"] == pytest.approx(0.5)
     assert acr["paired_steps"] == 40
     assert run("compare", *paths) == 0
-    assert "paired over 40" in capsys.readouterr().out
+    assert "the 40 common steps, paired by step" in capsys.readouterr().out
+
+
+def test_compare_takes_all_its_numbers_from_the_common_steps(tmp_path, capsys):
+    for name, steps in (("short", 20), ("long", 60)):
+        rows = []
+        for step in range(steps):
+            dead = 3 if name == "short" or step >= 20 else 1
+            rows += rows_of([[0] * 4] * dead + [[1, 0, 1, 0]] * (4 - dead), step=step)
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("compare", tmp_path / "short", tmp_path / "long", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    acr = next(row for row in report["rows"] if row["name"] == "acr")
+    assert (acr["first"], acr["second"]) == (0.75, 0.25)
+    assert acr["difference"] == pytest.approx(acr["second"] - acr["first"])
 
 
 def test_prompts_are_listed_and_written(tmp_path, capsys):

@@ -82,3 +82,9 @@ def test_nothing_recorded():
 def test_unknown_remedy():
     with pytest.raises(UsageError, match="avspo"):
         replay(recorded(), ["avsop"])
+
+
+def test_remedies_of_other_kinds_are_listed_as_skipped():
+    sampling, loss = replay(recorded(), ["greso", "sapo"])
+    assert "sampling" in sampling.skipped
+    assert "loss" in loss.skipped

@@ -208,7 +208,7 @@ def test_many_components_paths_and_problems_stay_small() -> None:
 
 def test_it_is_written_in_one_step_and_the_path_comes_back(tmp_path: Path) -> None:
     diagnosis = diagnose(made_run(steps=5))
-    target = tmp_path / "deep" / "report.html"
+    target = tmp_path / "report.html"
     assert diagnosis.to_html(str(target)) == target
     first = target.read_bytes()
     assert first.endswith(b"</html>")

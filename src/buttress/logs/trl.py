@@ -13,7 +13,7 @@ from buttress.logs import parquet, trainer_state
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.trainer_state import TrainerLog
-from buttress.logs.trl_columns import EXTRAS, Columns, hand_over
+from buttress.logs.trl_columns import EXTRAS, OURS, Columns, hand_over
 from buttress.logs.trl_files import FILE, TEXTS, Dump, Loader
 from buttress.logs.trl_groups import group_size
 from buttress.logs.trl_stream import Stream, lost_interval, training_rows
@@ -58,8 +58,10 @@ def _read_run(
     log = _log(files[0], builder)
     stream = training_rows(dumps, log)
     _tell(stream, lost_interval({dump.step for dump in dumps}, stream, log), builder)
-    size = options.group_size or _inferred_size(stream.dumps, builder)
-    found = rewards(stream.dumps, tuple(loader.floats), log, size)
+    named = all(dump.group is not None for dump in stream.dumps)
+    size = options.group_size or _inferred_size(stream.dumps, builder, silent=named)
+    names = tuple(name for name in loader.floats if not name.startswith(OURS))
+    found = rewards(stream.dumps, names, log, size)
     hand_over(stream.dumps, Columns.of(stream.dumps, found, builder), size, loader, prefix)
     return size
 
@@ -73,11 +75,12 @@ def _log(file: Path, builder: RolloutBuilder) -> TrainerLog | None:
     return log
 
 
-def _inferred_size(dumps: Sequence[Dump], builder: RolloutBuilder) -> int | None:
+def _inferred_size(dumps: Sequence[Dump], builder: RolloutBuilder, *, silent: bool) -> int | None:
     inferred = group_size(dumps)
     if inferred is None:
         return None
-    builder.infer(f"groups: every {inferred.size} consecutive rows of a step, {inferred.found}")
+    if not silent:  # a log that names its groups needs no such guess
+        builder.infer(f"groups: every {inferred.size} consecutive rows of a step, {inferred.found}")
     return inferred.size
 
 

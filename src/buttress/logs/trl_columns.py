@@ -24,7 +24,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "length": ("buttress_length", "length", "completion_length"),
     "truncated": ("buttress_truncated", "truncated", "is_truncated"),
     "correct": ("correct", "is_correct"),
+    "reward": ("buttress_reward",),
 }
+OURS = "buttress_"  # what our hook adds is never a reward function
 
 
 class Columns(NamedTuple):

@@ -80,6 +80,12 @@ def lookup(name: str) -> Any:
     return _REGISTRY[name]
 
 
+def kind_of(name: str) -> Kind:
+    """Return the kind of a registered name; raises `UsageError` for others."""
+    lookup(name)
+    return _KINDS[name]
+
+
 def names(*kinds: Kind) -> list[str]:
     """Return the registered names of these kinds (of all kinds by default), sorted."""
     return sorted(name for name, kind in _KINDS.items() if not kinds or kind in kinds)

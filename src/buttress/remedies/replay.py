@@ -16,7 +16,7 @@ from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
 from buttress.measures.statistics import ratio
 from buttress.measures.summary import GroupSummary
 from buttress.remedies.estimator import Estimator
-from buttress.remedies.registry import create, names
+from buttress.remedies.registry import ESTIMATOR_KINDS, create, kind_of, lookup, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class Outcome:
         / (1 - ACR).
     seconds
         Time that its estimator took.
+    missing
+        Columns that it would use and that the log lacks; it was played without them.
     skipped
         Why it could not be replayed; the numbers are then NaN.
     """
@@ -62,6 +64,7 @@ class Outcome:
     norm: float = nan
     rollouts: float = 1.0
     seconds: float = 0.0
+    missing: tuple[str, ...] = ()
     skipped: str = ""
 
 
@@ -79,7 +82,8 @@ def replay(
     groups
         The recorded rollouts; stateful estimators see them in order, with their prompt identities.
     remedies
-        Names of kind ``advantage`` or ``token``; all of them by default.
+        Names from the catalogue; by default all of kind ``advantage`` or ``token``. Others, which
+        act on samples or on the loss, are listed as skipped.
     options
         Options for every estimator that has them, e.g. ``{"eps": 1e-6}``.
 
@@ -89,15 +93,13 @@ def replay(
     >>> outcome.acr_before, outcome.acr_after, outcome.largest
     (0.5, 0.5, 1.0)
     """
-    known = names("advantage", "token")
-    chosen = list(remedies) if remedies is not None else known
+    chosen = list(remedies) if remedies is not None else names("advantage", "token")
     for name in chosen:
-        if name not in known:
-            raise UsageError.unknown("estimator", name, known)
+        lookup(name)
     steps = list(_steps(groups))
     order = np.concatenate([index for index, _ in steps]) if steps else np.array([], dtype=int)
     tables = _Tables(groups.select(order), tolerance)
-    grpo, _ = _advantages("grpo", {}, steps, tolerance)
+    grpo, _, _ = _advantages("grpo", {}, steps, tolerance)
     return [_outcome(name, options or {}, steps, tables, grpo, tolerance) for name in chosen]
 
 
@@ -123,8 +125,10 @@ def _outcome(
     grpo: NDArray[np.float64],
     tolerance: Tolerance,
 ) -> Outcome:
+    if (kind := kind_of(name)) not in ESTIMATOR_KINDS:
+        return Outcome(name, skipped=f"a {kind} remedy leaves no trace in recorded rewards")
     try:
-        advantages, seconds = _advantages(name, options, steps, tolerance)
+        advantages, seconds, missing = _advantages(name, options, steps, tolerance)
     except UsageError as reason:
         return Outcome(name, skipped=str(reason))
     square = advantages**2
@@ -145,6 +149,7 @@ def _outcome(
         largest=float(np.abs(advantages).max(initial=0.0)),
         norm=sqrt(total / len(advantages)) if len(advantages) else nan,
         seconds=seconds,
+        missing=missing,
     )
 
 
@@ -153,12 +158,13 @@ def _advantages(
     options: Mapping[str, Any],
     steps: list[tuple[NDArray[np.int64], Groups]],
     tolerance: Tolerance,
-) -> tuple[NDArray[np.float64], float]:
+) -> tuple[NDArray[np.float64], float, tuple[str, ...]]:
     estimate = _build(name, options, tolerance)
     start = time.perf_counter()
     parts = [np.asarray(estimate(groups), dtype=np.float64) for _, groups in steps]
     seconds = time.perf_counter() - start
-    return (np.concatenate(parts) if parts else np.array([])), seconds
+    missing = tuple(estimate.reading.get("missing", ()))
+    return (np.concatenate(parts) if parts else np.array([])), seconds, missing
 
 
 def _build(name: str, options: Mapping[str, Any], tolerance: Tolerance) -> Estimator:

@@ -13,12 +13,14 @@ from rich.text import Text
 
 from buttress.measures.differences import Difference, paired_difference, rate_difference
 from buttress.measures.statistics import ratio
+from buttress.measures.steps import StepTable
 from buttress.report.diagnosis import Diagnosis
 from buttress.report.document import plain, to_json
 from buttress.report.hostile import safe_text
 
 # with fewer common steps than this, the runs are compared as wholes
 ENOUGH_STEPS = 8
+RATES = ("acr", "all_wrong", "all_correct")
 
 
 class Row(NamedTuple):
@@ -39,22 +41,36 @@ class Comparison:
     names: tuple[str, str]
 
     @cached_property
+    def common(self) -> tuple[StepTable, StepTable] | None:
+        """The steps that both runs have, None where they are too few to pair."""
+        a, b = self.first.case.steps, self.second.case.steps
+        _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
+        return (_at(a, at_a), _at(b, at_b)) if len(at_a) >= ENOUGH_STEPS else None
+
+    @cached_property
     def rows(self) -> list[Row]:
-        """ACR, its kinds and the mean reward of both runs, with the differences."""
-        a, b = self.first.case, self.second.case
-        defined = not (a.undefined or b.undefined)
+        """ACR, its kinds and the mean reward, with the differences.
+
+        Over the common steps where the runs pair, so that a longer run is not compared with a
+        shorter one; else over the whole runs.
+        """
+        undefined = self.first.case.undefined or self.second.case.undefined
+        tables = self.common or (self.first.case.steps, self.second.case.steps)
         rows = []
-        for name in ("acr", "all_wrong", "all_correct"):
-            counts = [_counts(case, name) for case in (a, b)]
-            if not defined:
+        for name in RATES:
+            if undefined:
                 rows.append(Row(name, np.nan, np.nan, Difference(np.nan, np.nan, np.nan)))
                 continue
-            first, second = (ratio(*pair) for pair in counts)
-            difference = self._by_step(name) or rate_difference(counts[0], counts[1])
-            rows.append(Row(name, first, second, difference))
-        first, second = _mean(a.groups.rewards), _mean(b.groups.rewards)
+            counts = [_counts(table, name) for table in tables]
+            series = [_rate(table, name) for table in tables]
+            unpaired = rate_difference(counts[0], counts[1])
+            difference = paired_difference(*series) if self.common else unpaired
+            rows.append(Row(name, ratio(*counts[0]), ratio(*counts[1]), difference))
+        means = [table.reward_mean for table in tables]
+        first, second = _mean(means[0]), _mean(means[1])
         unpaired = Difference(second - first, np.nan, np.nan)
-        rows.append(Row("reward_mean", first, second, self._by_step("reward_mean") or unpaired))
+        difference = paired_difference(*means) if self.common else unpaired
+        rows.append(Row("reward_mean", first, second, difference))
         return rows
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,28 +115,33 @@ class Comparison:
         verdicts = (one.verdict for one in (self.first, self.second))
         table.add_row("verdict", *map(Text, verdicts), "", "")
         console.print(table)
-        paired = max(row.difference.paired for row in self.rows)
-        how = f"paired over {paired} common steps" if paired else "not paired: no common steps"
-        console.print(Text(f"{how}; one run each, so nothing here speaks of other seeds", "dim"))
+        console.print(Text(self._how(), "dim"))
 
-    def _by_step(self, name: str) -> Difference | None:
-        a, b = self.first.case.steps, self.second.case.steps
-        _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
-        if len(at_a) < ENOUGH_STEPS:
-            return None
-        return paired_difference(_series(a, name)[at_a], _series(b, name)[at_b])
+    def _how(self) -> str:
+        lengths = [len(one.case.steps.step) for one in (self.first, self.second)]
+        seeds = "one run each, so nothing here speaks of other seeds"
+        if self.common is None:
+            return f"not paired: fewer than {ENOUGH_STEPS} common steps; {seeds}"
+        n = len(self.common[0].step)
+        part = f" (of {lengths[0]} and {lengths[1]})" if max(lengths) > n else ""
+        return f"all numbers over the {n} common steps{part}, paired by step; {seeds}"
 
 
-def _series(steps: Any, name: str) -> np.ndarray:
-    if name in ("acr", "reward_mean"):
-        return getattr(steps, name)
+def _at(table: StepTable, index: np.ndarray) -> StepTable:
+    return StepTable(*(column[index] for column in table))
+
+
+def _counts(table: StepTable, name: str) -> tuple[int, int]:
+    return int(_hits(table, name).sum()), int(table.eligible.sum())
+
+
+def _rate(table: StepTable, name: str) -> np.ndarray:
     with np.errstate(invalid="ignore"):
-        return getattr(steps, name) / steps.eligible
+        return _hits(table, name) / table.eligible
 
 
-def _counts(case: Any, name: str) -> tuple[int, int]:
-    hits = case.counts.tied if name == "acr" else getattr(case.counts, name)
-    return hits, case.collapse.eligible
+def _hits(table: StepTable, name: str) -> np.ndarray:
+    return table.eligible - table.mixed if name == "acr" else getattr(table, name)
 
 
 def _mean(rewards: np.ndarray) -> float:

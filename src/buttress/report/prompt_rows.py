@@ -14,6 +14,7 @@ from buttress.errors import InputError, UsageError
 from buttress.measures import prompt_counts, wilson_interval
 from buttress.report.distributions import STATES, prompt_states
 from buttress.report.document import plain, to_json
+from buttress.report.files import target
 from buttress.report.hostile import safe_name
 from buttress.rules import Case
 
@@ -69,6 +70,7 @@ def write(rows: list[dict[str, Any]], path: Path) -> None:
 
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--out takes a file ending in {', '.join(SUFFIXES)}; got {path.name!r}")
+    path = target(path)
     frame = pl.DataFrame(rows, infer_schema_length=None)
     try:
         if path.suffix.lower() == ".csv":

@@ -16,14 +16,20 @@ from buttress.report.document import plain, to_json
 
 _COLUMNS = {
     "acr_after": "ACR after",
-    "effective_batch": "effective",
-    "tied_share": "from tied",
-    "sign_changes": "sign ≠ grpo",
+    "effective_batch": "moved",
+    "tied_share": "tied",
+    "sign_changes": "sign",
     "phantom": "phantom",
-    "largest": "largest |A|",
+    "largest": "max |A|",
     "norm": "rms |A|",
-    "rollouts": "rollouts",
 }
+
+LEGEND = (
+    "moved: share of rollouts with an advantage. tied, phantom: share of the squared advantages in "
+    "tied groups, and in groups that are equally correct. sign: share of rollouts of mixed groups "
+    "with another sign than grpo's. ACR after falls by definition where a remedy acts on tied "
+    "groups; it does not say that the run would learn more."
+)
 
 
 def as_dict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -49,13 +55,11 @@ def render(outcomes: Sequence[Outcome], console: Console) -> None:
         before = _number(played[0].acr_before)
         console.print(Text(f"ACR of the recorded rewards: {before}", style="bold"))
         console.print(table)
-        console.print(
-            Text(
-                "ACR after falls by definition where a remedy acts on tied groups; it does not say "
-                "that the run would learn more.",
-                style="dim",
-            )
-        )
+        console.print(Text(LEGEND, style="dim"))
+    for outcome in played:
+        if outcome.missing:
+            lacking = ", ".join(outcome.missing)
+            console.print(Text(f"{outcome.name}: played without {lacking}", style="dim"))
     for outcome in outcomes:
         if outcome.skipped:
             console.print(Text(f"{outcome.name}: not replayed: {outcome.skipped}", style="dim"))
