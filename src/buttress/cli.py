@@ -258,15 +258,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: FailOn) -> int:
     from buttress.report import terminal
+    from buttress.report.hostile import safe_text
 
-    written = diagnosis.to_html(html) if html else None
+    written = None if html is None else diagnosis.to_html(html)
     if json:
         sys.stdout.write(diagnosis.to_json() + "\n")
     else:
         console = _stdout()
         terminal.render(diagnosis, console)
         if written:
-            console.print(f"report: {written}", markup=False, highlight=False)
+            console.print(f"report: {safe_text(written)}", markup=False, highlight=False)
     worst = max((int(finding.severity) for finding in diagnosis.findings), default=0)
     return FOUND if worst >= _LIMITS[fail_on] else DONE
 

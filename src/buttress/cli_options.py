@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from buttress.errors import UsageError
+from buttress.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from buttress.groups import Run
     from buttress.rules import Case
 
+_SAID = 5  # problems in one message
 READING = Group("Reading", sort_key=1)
 JUDGING = Group("Judging", sort_key=2)
 OUTPUT = Group("Output", sort_key=3)
@@ -55,7 +57,18 @@ class Reading:
                 group_size=self.group_size,
                 progress=progress,
             )
+        if not (run.groups.n_samples or run.scalars):
+            raise InputError(_nothing(run))
         return Case(run, tolerance)
+
+
+def _nothing(run: Run) -> str:
+    said = [
+        f"{one.file}:{one.line}: {one.message}" if one.line else f"{one.file}: {one.message}"
+        for one in run.problems
+    ]
+    more = f"; and {len(said) - _SAID} more problems" if len(said) > _SAID else ""
+    return f"no rollouts and no metrics could be read. {'; '.join(said[:_SAID])}{more}".rstrip()
 
 
 def names(values: list[str] | None) -> list[str]:

@@ -17,6 +17,7 @@ from buttress.logs.lines import blocks
 
 CHUNK = 20_000
 _DELIMITERS = (",", "\t", ";", "|")
+_HEADER_LIMIT = 1 << 20
 _BOM = "\ufeff"
 # A record beyond this is taken for a quote that is never closed.
 _RECORD_LIMIT = 16 << 20
@@ -60,7 +61,7 @@ class CsvFile:
     def of(cls, path: Path, head: bytes) -> CsvFile | None:
         """Return the file by its first bytes; None where they begin with no header."""
         first = next(iter(head.decode("utf-8", "replace").removeprefix(_BOM).splitlines()), "")
-        if "\0" in first:
+        if "\0" in first or len(first) > _HEADER_LIMIT:
             return None
         tabs = plain_suffix(path) in (".tsv", ".tab")
         order = ("\t", *_DELIMITERS) if tabs else _DELIMITERS

@@ -191,11 +191,17 @@ def any_json(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
     except msgspec.MsgspecError:
-        found = json.loads(line)
+        # as text, since of bytes it would guess the encoding
+        found = json.loads(str(line, "utf-8-sig"), parse_int=_integer)
     if b"\\u" in line:
         # half a surrogate pair is legal in JSON and cannot be written anywhere
         found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     return found
+
+
+def _integer(digits: str) -> int | float:
+    # Python refuses to read more digits than 4300; infinite is said where it matters
+    return int(digits) if len(digits) < 1000 else float(digits)
 
 
 def _suited(value: Any, kind: _Kind) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,21 @@ PICKLE_ADVICE = (
     "environment and write JSONL, one object per rollout with the columns step, group, sample, "
     "prompt, completion, reward (and correct, length, truncated, advantage where known)"
 )
+_SHOWN = 200  # characters of a path that is no path
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UTF16 = "text in UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8"
+_UTF32 = _UTF16.replace("16", "32")
+_PACKED = "packed with {0}: unpack it, or pack it again with gzip or zstd"
+_FOREIGN = {
+    b"PK\x03\x04": "a zip archive: unpack it and name the files in it",
+    b"BZh": _PACKED.format("bzip2"),
+    b"\xfd7zXZ": _PACKED.format("xz"),
+    b"\xff\xfe\0\0": _UTF32,
+    b"\0\0\xfe\xff": _UTF32,
+    b"\xff\xfe": _UTF16,
+    b"\xfe\xff": _UTF16,
+    **{b"\x80" + bytes([version]): PICKLE_ADVICE for version in range(2, 6)},
+}
 # 4 KiB of zstd are at most 128 MiB of text, however hostile
 _FEED = 4 << 10
 
@@ -39,18 +54,67 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     A directory means every file below it (hidden ones left out), a pattern every match. Raises
     `InputError` when there is none.
     """
-    given = Path(path).expanduser()
-    text = str(given)
+    text = os.fspath(path)
+    if not text:
+        raise InputError("an empty path; for the current directory give a dot")
+    try:
+        given = Path(text).expanduser()
+    except RuntimeError:  # no such user: the tilde belongs to the name
+        given = Path(text)
+    try:
+        return _expanded(given, str(given))
+    except (OSError, ValueError) as fault:
+        if isinstance(fault, InputError):
+            raise
+        why = fault.strerror if isinstance(fault, OSError) else fault
+        raise InputError(f"cannot be read: {str(given)[:_SHOWN]}: {why}") from None
+
+
+def _expanded(given: Path, text: str) -> list[Path]:
     if given.is_dir():
         return _below(given)
-    if given.exists():
-        if not given.is_file():
-            raise InputError(f"{text} is not a regular file: save the stream to a file first")
+    if given.is_symlink() or given.exists():
+        if why := unreadable(given):
+            raise InputError(f"{text} cannot be read: {why}")
         return [given]
     if glob.has_magic(text):
         return _matches(text)
     parent = next(one for one in given.parents if one.exists())
     raise InputError(f"no such file or directory: {text} ({parent} exists)")
+
+
+def unreadable(path: Path) -> str | None:
+    """Return why a path is no file to read, None where it is one; nothing is opened.
+
+    Opening a pipe would wait for its writer.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as fault:
+        goes = f"a link to {path.readlink()}: " if path.is_symlink() else ""
+        return f"{goes}{fault.strerror}"
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        return "the folder may not be entered"
+    return "not a regular file: save the stream to a file first"
+
+
+def foreign(head: bytes) -> str | None:
+    """Return why the first bytes are neither text nor Parquet, with what to do; None where fine.
+
+    >>> foreign('{"reward": 1}'.encode("utf-16"))
+    'text in UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8'
+    """
+    if not head.strip() and len(head) < HEAD:
+        return "the file is empty" if not head else "the file holds blank lines only"
+    for start, why in _FOREIGN.items():
+        if head.startswith(start):
+            return why
+    even, odd = head[:200:2], head[1:200:2]
+    if len(head) > 3 and (not odd.strip(b"\0") or not even.strip(b"\0")) and head.strip(b"\0"):
+        return _UTF16
+    return None
 
 
 def natural(path: Path) -> list[tuple[bool, int, str]]:
@@ -72,13 +136,13 @@ def plain_stem(path: Path) -> str:
 
 def head(path: Path) -> bytes:
     """Return the first decompressed bytes: 64 KiB, or more until the first line is whole."""
-    start = b""
+    start = bytearray()
     with Opened(path) as file:
         while chunk := file.read(HEAD):
             start += chunk
-            if b"\n" in start or len(start) >= HEAD_LIMIT:
+            if b"\n" in chunk or len(start) >= HEAD_LIMIT:
                 break
-    return start
+    return bytes(start)
 
 
 class Opened:
@@ -145,14 +209,15 @@ class _Unpacked:
 
 
 def _below(directory: Path) -> list[Path]:
-    found, seen = [], set()
-    for folder, names, files in os.walk(directory, followlinks=True):
+    found, seen, closed = [], set(), []
+    for folder, names, files in os.walk(directory, followlinks=True, onerror=closed.append):
         real = os.path.realpath(folder)
         names[:] = [] if real in seen else [name for name in names if not name.startswith(".")]
         if real not in seen:
             found += [Path(folder, name) for name in files if not name.startswith(".")]
         seen.add(real)
-    found = sorted((path for path in found if path.is_file()), key=natural)
+    # a folder that may not be entered stands for what is in it
+    found = sorted([*found, *(Path(one.filename) for one in closed)], key=natural)
     if not found:
         raise InputError(f"the directory {directory} holds no files")
     return found

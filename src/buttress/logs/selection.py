@@ -52,9 +52,10 @@ def select(paths: Iterable[Path], named: set[Path], options: ReadOptions) -> Sel
         raise UsageError.unknown("format", str(options.format), {one.name for one in readers()})
     found, rest = Selection(), []
     for path in paths:
-        if files.plain_suffix(path) in files.PICKLED:
+        suffix = files.plain_suffix(path)
+        if suffix in files.PICKLED:
             found.pickled.append(path)
-        elif path in named or any(files.plain_suffix(path) in one.suffixes for one in known):
+        elif path in named or path.is_dir() or any(suffix in one.suffixes for one in known):
             _ask(found, rest, path, known, options)
         else:
             found.unknown.append(path)
@@ -65,16 +66,14 @@ def select(paths: Iterable[Path], named: set[Path], options: ReadOptions) -> Sel
 def _ask(
     found: Selection, rest: list[Path], path: Path, known: list[Reader], options: ReadOptions
 ) -> None:
-    try:
-        head = files.head(path)
-    except OSError as fault:
-        found.unreadable.append((path, fault.strerror or str(fault)))
-        return
-    if path.suffix.lower() == ".parquet" and (why := _parquet_fault(path)):
+    head, why = _head(path)
+    if why:
         found.unreadable.append((path, why))
         return
     # columns that the user maps are rollouts, whatever else the file looks like
-    mapped = any(column.encode() in head for column in options.map.values())
+    mapped = any(
+        column.encode("utf-8", "surrogateescape") in head for column in options.map.values()
+    )
     for reader in known:
         if (reader.kind == "rollouts" or not mapped) and reader.sniff(path, head):
             found.take(reader, path)
@@ -82,10 +81,19 @@ def _ask(
     rest.append(path)
 
 
-def _parquet_fault(path: Path) -> str | None:
-    from buttress.logs import parquet  # slow to import, and often not needed
+def _head(path: Path) -> tuple[bytes, str | None]:
+    """Return the first bytes of a file, and why no reader needs to be asked about it."""
+    if why := files.unreadable(path):
+        return b"", why
+    try:
+        head = files.head(path)
+    except OSError as fault:
+        return b"", fault.strerror or str(fault)
+    if path.suffix.lower() == ".parquet":
+        from buttress.logs import parquet  # slow to import, and often not needed
 
-    return parquet.fault(path)
+        return head, parquet.fault(path)
+    return head, files.foreign(head)
 
 
 def _force(found: Selection, rest: list[Path], known: list[Reader], options: ReadOptions) -> None:
