@@ -14,6 +14,7 @@ from buttress.logs.builder import RolloutBuilder
 from buttress.logs.columns import check_map
 from buttress.logs.reader import ReadOptions
 from buttress.logs.selection import choose, select
+from buttress.logs.workers import read_files
 
 __all__ = ["read"]
 
@@ -66,7 +67,7 @@ def read(
     name, chosen = choose(found, builder)
     told.total = sum(path.stat().st_size for _, some in chosen for path in some)
     for reader, some in chosen:
-        reader.read(some, builder, options)
+        read_files(reader, some, builder, options)
     return _finished(builder, name)
 
 

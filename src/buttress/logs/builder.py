@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from buttress.groups import LogFacts, Run, Scalar, Source
 from buttress.logs import grouping, prose, repeats, values
+from buttress.logs.changes import Changes, Seen
 from buttress.logs.problems import Problems
 from buttress.logs.reader import Fetch, ReadOptions
 from buttress.logs.texts import TextsOnDisk
@@ -26,6 +27,23 @@ class Coded(NamedTuple):
 
     codes: NDArray[Any]
     labels: Sequence[str]
+
+
+class Part(NamedTuple):
+    """What a builder collected, in a form that another one can take over."""
+
+    paths: list[str]
+    fetchers: list[Fetch | None]
+    rows: int
+    table: dict[str, NDArray[Any]]
+    labels: dict[str, list[str]]
+    scalars: dict[str, list[tuple[Any, Any]]]
+    problems: Problems
+    unreadable: int
+    inferred: list[str]
+    changes: Changes
+    columns: dict[str, None]
+    mapped: set[str]
 
 
 class RolloutBuilder:
@@ -55,6 +73,7 @@ class RolloutBuilder:
         self._paths: list[str] = []
         self._fetchers: list[Fetch | None] = []
         self._inferred: dict[str, None] = {}
+        self._changes = Changes()
         self._table = values.Table()
         self._interned = {name: prose.Interned(texts=name == "prompt") for name in CODED}
         self._scalars: dict[str, list[tuple[Any, Any]]] = {}
@@ -117,6 +136,10 @@ class RolloutBuilder:
         if lost:
             self.facts = replace(self.facts, unreadable=self.facts.unreadable + lost)
 
+    def read_from(self, columns: dict[str, str], path: Path, line: int) -> None:
+        """Record which columns rows are read from; that they change is a problem."""
+        self._changes.note(Seen(columns, path, line), self.problems)
+
     def infer(self, sentence: str) -> None:
         """Record what was concluded and not read, for the report; equal sentences stand once."""
         self._inferred[sentence] = None
@@ -124,6 +147,42 @@ class RolloutBuilder:
     def note(self, **facts: Any) -> None:
         """Set fields of `LogFacts`: ``logged_every=2``, ``group_size=8``, ``filtered=True``, ..."""
         self.facts = replace(self.facts, **facts)
+
+    def part(self) -> Part:
+        """Return everything that was collected, and forget the rows."""
+        return Part(
+            self._paths,
+            self._fetchers,
+            self.rows,
+            self._table.columns(),
+            {name: interned.labels for name, interned in self._interned.items()},
+            self._scalars,
+            self.problems,
+            self.facts.unreadable,
+            list(self._inferred),
+            self._changes,
+            self.columns,
+            self.mapped,
+        )
+
+    def absorb(self, part: Part) -> None:
+        """Take over what another builder collected, as if its files had been read here."""
+        for name in part.table.keys() & self._interned.keys():
+            part.table[name] = self._interned[name].merged(part.labels[name])[part.table[name]]
+        if part.rows:
+            part.table["file"] += len(self._paths)
+            self._table.add(part.rows, dict(part.table))
+        self.rows += part.rows
+        self._paths += part.paths
+        self._fetchers += part.fetchers
+        for name, entries in part.scalars.items():
+            self._scalars.setdefault(name, []).extend(entries)
+        self.problems.absorb(part.problems)
+        self._changes.absorb(part.changes, self.problems)
+        self.note(unreadable=self.facts.unreadable + part.unreadable)
+        self._inferred |= dict.fromkeys(part.inferred)
+        self.columns |= part.columns
+        self.mapped |= part.mapped
 
     def finish(self, format: str, paths: Iterable[str | Path] = ()) -> Run:
         """Return the run: rows grouped, repeated blocks dropped, scalars in order of step."""

@@ -33,6 +33,7 @@ class GenericRollouts:
 
     name: ClassVar[str] = "generic"
     kind: ClassVar[Kind] = "rollouts"
+    file_by_file: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".json")
 
     def sniff(self, path: Path, head: bytes) -> bool:

@@ -34,7 +34,6 @@ class JsonlRollouts:
         self._plan = plan
         self._unheard = RolloutBuilder(builder.options)
         self._decoders: dict[tuple[Any, ...], RowDecoder] = {}
-        self._before: dict[str, str] = {}
 
     def read(self, path: Path) -> None:
         """Read one file; whatever is broken becomes a problem."""
@@ -48,7 +47,8 @@ class JsonlRollouts:
                     used.add(plan.key)
                     texts.add(plan.columns)
                     self._plan(plan.example, path, builder=self._builder)
-                self._note_change(plan.columns, path, decoded)
+                if len(decoded.lines):
+                    self._builder.read_from(plan.columns, path, int(decoded.lines[0]))
                 self._take(file, path, decoded, plan)
 
     def _planned(self, row: Row, path: Path) -> Plan | None:
@@ -85,22 +85,6 @@ class JsonlRollouts:
         for convert in plan.converts:
             columns = convert(columns)
         self._builder.add(file, decoded.lines, plan.constants | columns)
-
-    def _note_change(self, columns: dict[str, str], path: Path, decoded: Decoded) -> None:
-        """Say once per file that rows from here on have other columns than before."""
-        before, self._before = self._before, columns
-        if not before or before == columns or not len(decoded.lines):
-            return
-        line = int(decoded.lines[0])
-        changes = [
-            f"{name} is read from {column}, before from {before[name]}"
-            for name, column in columns.items()
-            if before.get(name, column) != column
-        ]
-        changes += [f"{name} appears" for name in columns if name not in before]
-        changes += [f"{name} is gone" for name in before if name not in columns]
-        message = f"mixed schemas: from about here on {'; '.join(changes)}"
-        self._builder.problems.once((path, "schema"), str(path), line, message)
 
 
 class TextColumns:

@@ -30,6 +30,12 @@ class Problems:
             self._said.add(key)
             self.add(file, line, message)
 
+    def absorb(self, other: Problems) -> None:
+        """Take over the problems of other files."""
+        self._kept |= other._kept
+        self._more |= other._more
+        self._said |= other._said
+
     def all(self) -> tuple[Problem, ...]:
         """Return the problems by file and line; a flood ends with a count of what is not listed."""
         found = []

@@ -36,10 +36,23 @@ class Interned:
     """
 
     def __init__(self, *, texts: bool) -> None:
-        self.labels: list[str] = []  # the identities that the codes stand for
         self._texts = texts
+        self._code: dict[str, int] = {}  # by label
+        # by the text's hash (by the identity itself), and by the hash of its JSON
         self._seen: dict[Any, int] = {hash(None) if texts else None: -1}
         self._json: dict[int, int] = {hash(b"null"): -1}
+
+    @property
+    def labels(self) -> list[str]:
+        """The identities that the codes stand for."""
+        return list(self._code)
+
+    def merged(self, labels: Sequence[str]) -> NDArray[np.int32]:
+        """Return the codes of another one's labels, the code of unknown behind them."""
+        codes = [self._code.setdefault(label, len(self._code)) for label in labels]
+        if not self._texts:
+            self._seen.update(zip(labels, codes, strict=True))
+        return np.array([*codes, -1], dtype=np.int32)
 
     def codes(self, column: Any) -> NDArray[np.int32]:
         """Return the codes of a column: list of texts and None, or codes into labels."""
@@ -66,20 +79,16 @@ class Interned:
         found = list(map(known.get, keys))
         if None in found:
             for at in [at for at, code in enumerate(found) if code is None]:
-                key = keys[at]
-                if key not in known:
-                    known[key] = self._code_of(text(column[at]))
-                found[at] = known[key]
+                code = known.get(keys[at])
+                if code is None:
+                    code = known[keys[at]] = self._code_of(text(column[at]))
+                found[at] = code
         return np.array(found, dtype=np.int32)
 
     def _code_of(self, text: str | None) -> int:
         if text is None:
             return -1
-        key = hash(text) if self._texts else text
-        code = self._seen.setdefault(key, len(self.labels))
-        if code == len(self.labels):
-            self.labels.append(text_digest(text) if self._texts else text)
-        return code
+        return self._code.setdefault(text_digest(text) if self._texts else text, len(self._code))
 
 
 def fingerprints(column: Any) -> NDArray[np.int64]:
@@ -101,7 +110,14 @@ def fingerprints(column: Any) -> NDArray[np.int64]:
     return hashes
 
 
+# How many texts were unknown so far; another process starts elsewhere.
 _unknown = 0
+
+
+def start_unknown(at: int) -> None:
+    """Let the unknown texts of this process differ from those of others."""
+    global _unknown
+    _unknown = at
 
 
 def unknown_fingerprints(count: int) -> NDArray[np.int64]:

@@ -51,6 +51,9 @@ class Reader(Protocol):
         ``rollouts``, or ``scalars`` for a file that holds metrics only.
     suffixes
         File name endings, compression left out (``.jsonl`` also stands for ``.jsonl.gz``).
+
+    A reader with ``file_by_file = True`` needs no file to understand another; large logs are then
+    read by several processes.
     """
 
     name: ClassVar[str]

@@ -41,6 +41,7 @@ class VerlRollouts:
 
     name: ClassVar[str] = "verl"
     kind: ClassVar[Kind] = "rollouts"
+    file_by_file: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl",)
 
     def sniff(self, path: Path, head: bytes) -> bool:

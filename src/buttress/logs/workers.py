@@ -1,0 +1,120 @@
+"""Large logs are read by several processes, a share of the files each.
+
+The processes are started as programs of their own and not forked or spawned: a fork would copy the
+threads of torch and Polars, and a spawn would run the user's script again. They share a hash seed,
+so that equal completions have equal fingerprints.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from buttress.logs import prose
+from buttress.logs.builder import Part, RolloutBuilder
+from buttress.logs.files import COMPRESSED
+from buttress.logs.reader import Reader, ReadOptions
+
+# A process is worth starting for so many bytes; a start costs about as much as reading a third.
+SHARE = 128 << 20
+MOST = 8
+PACKED = 6  # a compressed byte counts as so many
+
+_SERVE = "from buttress.logs.workers import serve; serve()"
+
+
+def read_files(
+    reader: Reader, paths: Sequence[Path], builder: RolloutBuilder, options: ReadOptions
+) -> None:
+    """Let a reader read files, in several processes where they are large.
+
+    ``BUTTRESS_WORKERS`` sets the number of processes; 1 reads in this one.
+    """
+    shares = _shares(paths) if getattr(reader, "file_by_file", False) else []
+    if len(shares) < 2:
+        reader.read(paths, builder, options)
+        return
+    seed = secrets.randbits(32)
+    with ThreadPoolExecutor(len(shares)) as threads:
+        parts = threads.map(
+            lambda at: _ask(reader, shares[at], builder, seed, at), range(len(shares))
+        )
+        for share, part in zip(shares, parts, strict=True):
+            if part is None:  # the process died; nothing of its share was taken
+                reader.read(share, builder, options)
+            else:
+                builder.absorb(part)
+
+
+def _shares(paths: Sequence[Path]) -> list[list[Path]]:
+    """Cut the files, in their order, into runs of about equal size, one per process."""
+    sizes = [path.stat().st_size * (PACKED if path.suffix in COMPRESSED else 1) for path in paths]
+    total = sum(sizes)
+    given = os.environ.get("BUTTRESS_WORKERS", "")
+    count = int(given) if given.isdecimal() else min(_cores(), MOST, total // SHARE)
+    count = min(count, len(paths)) if sys.executable else 1
+    shares: list[list[Path]] = [[] for _ in range(max(count, 1))]
+    done = 0
+    for path, size in zip(paths, sizes, strict=True):
+        # the share in which the middle of the file falls
+        shares[min((2 * done + size) * len(shares) // (2 * total or 1), len(shares) - 1)].append(
+            path
+        )
+        done += size
+    return [share for share in shares if share]
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _ask(
+    reader: Reader, paths: list[Path], builder: RolloutBuilder, seed: int, at: int
+) -> Part | None:
+    """Let another process read; None when it could not."""
+    kind = type(reader)
+    task = (kind.__module__, kind.__qualname__, paths, builder.options, at)
+    # it has to find this very package, however this process found it
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": path}
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", _SERVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            pickle.dump(task, process.stdin)
+            process.stdin.close()
+            while isinstance(answer := pickle.load(process.stdout), int):
+                builder.advance(answer)
+            return answer
+    except (OSError, EOFError, pickle.PickleError):
+        return None
+
+
+def serve() -> None:
+    """Read one share: the task comes on standard input, the rollouts go to standard output."""
+    module, name, paths, options, at = pickle.load(sys.stdin.buffer)
+    prose.start_unknown(at << 48)
+    builder = RolloutBuilder(options, _send)
+    getattr(import_module(module), name)().read(paths, builder, options)
+    _send(builder.part())
+
+
+def _send(answer: Any) -> None:
+    pickle.dump(answer, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    sys.stdout.buffer.flush()

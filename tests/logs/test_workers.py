@@ -1,0 +1,102 @@
+"""A log read by several processes is the log read by one."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import buttress as bt
+from buttress.logs import workers
+from buttress.measures import duplicates
+from tests.logs.writing import rollouts, write
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a log with texts, faults, repeats and unknown values to carry over."""
+    rng = random.Random(5)
+    for step in range(1, 10):
+        names = rng.sample("abcdefghi", 3)
+        rows = rollouts({one: rng.choices([0, 1, None], k=4) for one in names}, step)
+        for row in rows:
+            row["completion"] = rng.choice(["same", row["completion"]] + [None] * (step != 4))
+            if step > 5:
+                row["length"] = "12"
+        path = write(tmp_path / f"{step}.jsonl", rows)
+        if step in (3, 8):
+            with path.open("ab") as file:
+                file.write(b"broken\n")
+    (tmp_path / "9_again.jsonl").write_bytes((tmp_path / "4.jsonl").read_bytes())
+    write(tmp_path / "metrics.jsonl", [{"step": 1, "loss": 0.5}])
+    return tmp_path
+
+
+def read_by(count: int, folder, monkeypatch, **options):
+    monkeypatch.setenv("BUTTRESS_WORKERS", str(count))
+    return bt.read(folder, **options)
+
+
+def assert_same(one, other) -> None:
+    assert (one.source, one.facts) == (other.source, other.facts)
+    assert set(one.problems) == set(other.problems)
+    assert one.groups.columns.keys() == other.groups.columns.keys()
+    for name in one.groups.columns.keys() - {"completion"}:
+        np.testing.assert_array_equal(one.groups.columns[name], other.groups.columns[name])
+    for name in ("rewards", "offsets", "step", "group_id", "prompt_id"):
+        np.testing.assert_array_equal(getattr(one.groups, name), getattr(other.groups, name))
+    assert duplicates(one.groups) == duplicates(other.groups)
+    everything = range(one.groups.n_samples)
+    assert one.texts(everything) == other.texts(everything)
+    assert one.scalars.keys() == other.scalars.keys()
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_same_run(folder, monkeypatch, count):
+    alone = read_by(1, folder, monkeypatch)
+    assert (alone.facts.repeated, alone.facts.unreadable) == (12, 2)
+    assert_same(alone, read_by(count, folder, monkeypatch))
+
+
+def test_a_process_that_dies(folder, monkeypatch):
+    alone = read_by(1, folder, monkeypatch)
+    monkeypatch.setattr(workers, "_SERVE", "raise SystemExit(3)")
+    assert_same(alone, read_by(2, folder, monkeypatch))
+
+
+def test_one_of_them_dies_half_way(folder, monkeypatch):
+    alone = read_by(1, folder, monkeypatch)
+    half = (
+        "import os; from buttress.logs import workers;"
+        "workers.RolloutBuilder.part = lambda self: os._exit(3) if '1.jsonl' in "
+        "self._paths[0] else (_ for _ in ()).throw(SystemExit(4)); workers.serve()"
+    )
+    monkeypatch.setattr(workers, "_SERVE", half)
+    assert_same(alone, read_by(2, folder, monkeypatch))
+
+
+def test_progress_reaches_the_end(folder, monkeypatch):
+    told = []
+    read_by(3, folder, monkeypatch, progress=lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] > 0
+
+
+def test_small_logs_start_nothing(folder, monkeypatch):
+    monkeypatch.delenv("BUTTRESS_WORKERS", raising=False)
+    monkeypatch.setattr(workers, "_ask", lambda *_: pytest.fail("a process was started"))
+    assert bt.read(folder).groups.n_samples
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_shares_are_even_and_in_order(tmp_path, monkeypatch, count):
+    monkeypatch.setenv("BUTTRESS_WORKERS", str(count))
+    rng = random.Random(count)
+    paths = [tmp_path / str(at) for at in range(40)]
+    for path in paths:
+        path.write_bytes(bytes(rng.randrange(900, 1100)))
+    shares = workers._shares(paths)
+    assert [path for share in shares for path in share] == paths
+    sizes = [sum(path.stat().st_size for path in share) for share in shares]
+    assert len(sizes) == count
+    assert max(sizes) - min(sizes) <= 2 * 1100
