@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-demo: .venv/ready ## train small, diagnose, write a report (under three minutes)
+demo: .venv/ready ## train small, diagnose, write a report (one to three minutes after the installation)
 	$(BIN)/buttress demo
 
 test: lint types imports unit wheel ## everything that CI checks

@@ -217,7 +217,7 @@ def demo(
 ) -> int:
     """Train a tiny language model with GRPO and with AVSPO, diagnose both, write a report.
 
-    Needs the extra `trl`; takes under three minutes on two cores; downloads nothing.
+    Needs the extra `trl`; takes one to three minutes on two cores; downloads nothing.
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ def test_file_names_that_are_not_utf8_do_not_stop_the_report() -> None:
 
 
 def test_the_report_is_written_in_one_step(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "report.json"
+    target = tmp_path / "report.json"
     text = diagnose(made_run(steps=3)).to_json(target)
     assert json.loads(target.read_text(encoding="utf-8")) == json.loads(text)
     assert [path.name for path in target.parent.iterdir()] == ["report.json"]

@@ -15,6 +15,7 @@ from buttress.hooks.trl_checks import check_monitor, check_trainer
 from buttress.hooks.trl_plan import resolve
 from buttress.hooks.trl_rollouts import Generation
 from buttress.measures import Levels
+from buttress.remedies.losses import Loss
 
 STATE_FILE = "buttress_state.json"
 FALLBACK = "TRL's own advantages are used"
@@ -65,7 +66,7 @@ class Attachment:
         if generation is not None and generation.mode == "train":
             advantages = self._replace(trainer, generation, output)
         if generation is not None and self.plan.loss is not None:
-            self._inform_loss(trainer, generation, advantages, output)
+            self._inform(self.plan.loss, trainer, generation, advantages, output)
         with self.faults.shield("log its metrics", "some are missing"):
             self._log(trainer, generation, advantages)
         with self.faults.shield("fill the completions table", "its columns lack rows"):
@@ -118,18 +119,21 @@ class Attachment:
                 "group-relative advantage means anything"
             )
 
-    def _inform_loss(
+    def _inform(
         self,
+        loss: Loss,
         trainer: Any,
         generation: Generation,
         advantages: Any,
         output: MutableMapping[str, Any],
     ) -> None:
-        with self.faults.shield("tell its loss about the groups", "it knows of no tied groups"):
+        with self.faults.shield(
+            "tell its loss about the groups", "if it needs them, TRL's own is used"
+        ):
             columns = trl_loss.batch_columns(
                 generation,
                 advantages,
-                self.plan.loss,
+                loss,
                 self.levels,
                 self.tolerance,
                 trainer.accelerator.process_index,

@@ -107,6 +107,7 @@ def _value(trainer: Any, loss: Loss, tokens: Tokens, inputs: Mapping[str, Any]) 
     accumulation, total, factor = _denominator(trainer, loss, inputs)
     policy = replace(loss, beta=0.0)
     if isinstance(policy, McpoHingeKl):
+        _require(inputs, MASTERED)
         # the hinge is a mean over each micro-batch, whatever the policy term is divided by
         policy = replace(policy, weight=policy.weight / (factor * accumulation))
     value = policy(
@@ -125,6 +126,11 @@ def _value(trainer: Any, loss: Loss, tokens: Tokens, inputs: Mapping[str, Any]) 
             terms, tokens.mask, loss.aggregation, total=total, max_length=length
         )
     return factor * value
+
+
+def _require(inputs: Mapping[str, Any], column: str) -> None:
+    if column not in inputs:
+        raise RuntimeError("nothing is known of the groups of this batch")
 
 
 def _kl(trainer: Any, loss: Loss, tokens: Tokens) -> Any:
@@ -149,6 +155,7 @@ def _denominator(trainer: Any, loss: Loss, inputs: Mapping[str, Any]) -> tuple[f
     if loss.aggregation == "seq_sum_token_mean":
         return accumulation, None, float(ranks)
     if loss.denominator == "signal":
+        _require(inputs, LIVE)
         total = inputs[LIVE]
     elif loss.aggregation == "token_mean":
         total = inputs["num_items_in_batch"]

@@ -94,10 +94,10 @@ EXPERIMENTS = MappingProxyType(
 
 def planned(experiment: Experiment, rates: dict[tuple[str, str], float] | None) -> Iterator[Record]:
     """Yield the runs of the tuning phase, or with chosen rates those of the comparison."""
-    for tier in experiment.tiers:
-        for arm in experiment.arms:
-            seeds = experiment.seeds if rates else experiment.tuning_seeds
-            for seed in seeds:
+    # seed by seed, so that what is finished early is balanced over tiers and arms
+    for seed in experiment.seeds if rates else experiment.tuning_seeds:
+        for tier in experiment.tiers:
+            for arm in experiment.arms:
                 for rate in (rates[tier, arm.label],) if rates else experiment.rates:
                     yield {
                         "tier": tier,

@@ -5,6 +5,7 @@ A file names neither its groups nor the reward. What is inferred, and how, is sa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -40,6 +41,13 @@ class TrlCompletions:
         folders: dict[Path, list[Path]] = {}
         for path in files:
             folders.setdefault(path.parent, []).append(path)
+        if len(folders) > 1:
+            shown = ", ".join(str(folder.parent) for folder in sorted(folders)[:3])
+            message = (
+                f"{len(folders)} runs were read together as one ({shown}, ...): every number is an "
+                "average over them; give each run by itself, or use `buttress compare`"
+            )
+            builder.problem(os.path.commonpath(folders), 0, message)
         sizes = set()
         for number, folder in enumerate(sorted(folders)):
             prefix = f"{number}." if len(folders) > 1 else ""

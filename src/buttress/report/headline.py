@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from buttress.report import phrases
 from buttress.report.chart import Colour
 from buttress.report.hostile import clip, safe_name, safe_text
 from buttress.report.over_steps import KIND_COLOURS, KIND_NAMES
-from buttress.rules import Case
+from buttress.rules import Case, Finding, Severity
+from buttress.rules.engine import COLLAPSE_RULES
 
 PATHS = 3
 PATH_CHARACTERS = 200
@@ -48,8 +50,8 @@ def read_from(case: Case) -> str:
     return phrases.listed(named, PATHS) or "in memory"
 
 
-def sentence(case: Case, measures: dict[str, Any]) -> str:
-    """Return the verdict as one or two sentences."""
+def sentence(case: Case, measures: dict[str, Any], findings: Sequence[Finding] = ()) -> str:
+    """Return the verdict in a few sentences: an error that is not about ties comes first."""
     if not len(case.groups):
         return "The log holds no rollouts, so that no group could be examined."
     if case.undefined:
@@ -58,7 +60,12 @@ def sentence(case: Case, measures: dict[str, Any]) -> str:
     correct = case.acr_by_reward.get("correct", np.nan)
     if correct - case.acr > DEAD_CORRECTNESS:
         said += f"; in correctness alone {phrases.percent(correct)} are tied"
-    return f"{said}. {phrases.percent(measures['effective_batch'])} of the rollouts carry a signal."
+    said += f". {phrases.percent(measures['effective_batch'])} of the rollouts carry a signal."
+    first = findings[0] if findings else None
+    if first and first.severity is Severity.ERROR and first.rule not in COLLAPSE_RULES:
+        message = safe_text(first.message)
+        return f"{message[:1].upper()}{message[1:]}. {said}"
+    return said
 
 
 def _tied(case: Case) -> str:

@@ -96,7 +96,7 @@ class View:
             name=headline.read_from(case),
             verdict=diagnosis.verdict,
             headline=VERDICTS[diagnosis.verdict],
-            sentence=headline.sentence(case, diagnosis.measures),
+            sentence=headline.sentence(case, diagnosis.measures, diagnosis.findings),
             numbers=tuple(headline.numbers(case, diagnosis.measures)),
             parts=headline.parts(case),
             facts=tuple(headline.facts(case)),

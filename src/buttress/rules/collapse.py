@@ -10,7 +10,7 @@ from buttress.rules import advice
 from buttress.rules import thresholds as at
 from buttress.rules.case import Case
 from buttress.rules.causes import cause, collapse_severity, dominant_kind, of_kind, tied_by_kind
-from buttress.rules.course import spells
+from buttress.rules.course import Spell, spells
 from buttress.rules.finding import Finding, Severity
 from buttress.rules.log_lines import ZERO_STD
 from buttress.rules.rule import Rule, rule
@@ -76,7 +76,7 @@ def advantage_collapse(this: Rule, case: Case) -> Iterator[Finding]:
         },
         # the finding on the cause or the kind beside this one says the rest
         advice.against_collapse(case)[: 2 if cause(case) or dominant_kind(case) else None],
-        (longest.first, longest.last) if longest else case.span(),
+        _place(course.late or course.longest) or case.span(),
     )
 
 
@@ -158,6 +158,10 @@ def _kind(this: Rule, case: Case, kind: str, says: str) -> Iterator[Finding]:
         todo,
         case.span(groups),
     )
+
+
+def _place(spell: Spell | None) -> tuple[int, int] | None:
+    return (spell.first, spell.last) if spell else None
 
 
 def _when(case: Case) -> str:

@@ -124,7 +124,8 @@ def near_tie_blow_up(this: Rule, case: Case) -> Iterator[Finding]:
     What it sees
         Groups whose range is at most 0.01 of the run's reward scale and whose logged advantages
         span at least half of what they span elsewhere. A warning from 5 % of the groups on. Where
-        no advantage is logged, an info: division by the group's deviation would do it.
+        no advantage is logged, an info: division by the group's deviation would do it; a warning
+        when at least half of the groups are like that.
     Why it matters
         Such gaps are mostly noise of the reward; normalised, they push as hard as right against
         wrong.
@@ -152,9 +153,10 @@ def near_tie_blow_up(this: Rule, case: Case) -> Iterator[Finding]:
     logged = case.logged
     if logged is None:
         yield this.finding(
-            Severity.INFO,
-            f"{near.sum()} groups differ by {evidence['median_range']:.2g} only: an estimator that "
-            "divides by the group's deviation makes that full-size advantages",
+            Severity.WARNING if share >= at.MOSTLY_NEAR_TIED else Severity.INFO,
+            f"{near.sum()} of {case.collapse.eligible} groups differ by "
+            f"{evidence['median_range']:.2g} only: an estimator that divides by the group's "
+            "deviation makes that full-size advantages",
             evidence,
             [RESOLVE, ROUND_REWARDS],
             case.span(near),

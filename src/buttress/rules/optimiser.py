@@ -73,12 +73,20 @@ def update_lost(this: Rule, case: Case) -> Iterator[Finding]:
         zero = np.abs(grad.scalar.value[grad.live]) <= at.GRAD_ZERO
         if zero.mean() >= 0.5:
             capped = case.length_cap is not None and case.length_cap.share >= at.CLIPPED_STEP
+            still = rate is not None and (rate.scalar.value == 0).mean() >= at.OPTIMISER_SHARE
             yield this.finding(
                 Severity.ERROR if zero.mean() >= at.OPTIMISER_SHARE else Severity.WARNING,
                 f"grad_norm is 0 in {zero.sum()} of {len(zero)} log lines whose groups have "
-                "advantages: not collapse, the update is lost downstream",
-                {"lines": len(zero), "zero": int(zero.sum()), "seen_in": "grad_norm"},
-                ([UNMASK] if capped else [])
+                "advantages: not collapse, the update is lost downstream"
+                + ("; learning_rate is 0 too" if still else ""),
+                {
+                    "lines": len(zero),
+                    "zero": int(zero.sum()),
+                    "seen_in": "grad_norm",
+                    "learning_rate_zero": still,
+                },
+                ([SCHEDULE] if still else [])
+                + ([UNMASK] if capped else [])
                 + [TRAINABLE, *([] if capped else [UNMASK]), PRECISION],
                 _span(grad.scalar),
             )
