@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from buttress.errors import UsageError
+from buttress.hooks import trl_rollouts
 from buttress.hooks.trl import attach
 from buttress.remedies import create, estimator, remedies
 from buttress.remedies.losses import Dapo, PpoClip
@@ -178,6 +179,27 @@ def test_a_fault_of_the_loss_is_one_warning_and_trl_goes_on(tmp_path, caplog):
         assert tiny.logged(trainer, "buttress/loss_fallback") == [1.0] * 3
         (warned,) = [line for line in caplog.records if line.name == "buttress.hooks"]
         assert "TRL's own loss is used" in warned.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "needs"),
+    [
+        ("dapo", {}, False),
+        ("mcpo_hinge_kl", {}, True),
+        ("dapo", {"denominator": "signal"}, True),
+    ],
+    ids=str,
+)
+def test_a_loss_that_needs_the_groups_is_not_used_without(
+    tmp_path, monkeypatch, name, options, needs
+):
+    def fail(*args):
+        raise RuntimeError("no facts")
+
+    monkeypatch.setattr(trl_rollouts, "local_facts", fail)
+    _, _, trainer = run(tmp_path, {"max_steps": 1}, name, **options)
+    assert tiny.logged(trainer, "buttress/fallback") == [1.0]
+    assert tiny.logged(trainer, "buttress/loss_fallback") == [float(needs)]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 from buttress.errors import MissingExtraError, UsageError
 from buttress.remedies import estimator
 
-# All that every attachment touches of a trainer, with the first release of TRL that has it (read at the
-# tags up to 1.9 and in 1.16; ">1.9" came after 1.9).
+# All that every attachment touches of a trainer, with the first release of TRL that has it (read
+# at the tags up to 1.9 and in 1.16; ">1.9" came after 1.9).
 PRIVATE = {
     "_calculate_rewards": "0.19",  # returns the gathered matrix (global row, reward function)
     "_generate_and_score_completions": "0.16",  # returns this rank's rows, advantages among them
