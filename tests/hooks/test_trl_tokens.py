@@ -45,6 +45,20 @@ def test_advantages_are_those_of_the_estimator_alone(tmp_path, name):
         assert np.abs(want).max() > 0.1
 
 
+@pytest.mark.parametrize("name", ["rl_zvp", "ep_grpo", "edge_grpo", "rent"])
+def test_completions_that_trl_masks_have_no_tokens(tmp_path, name):
+    settings = {"mask_truncated_completions": True, "max_steps": 2, "beta": 0.1}
+    trainer = tiny.trainer(tmp_path, SCRIPT, **settings)
+    outputs = tiny.watch(attach(trainer, name))
+    trainer.train()
+    assert tiny.logged(trainer, "buttress/fallback") == [0.0, 0.0]
+    for output in outputs:
+        hidden = output["completion_mask"].sum(1) == 0
+        assert hidden.any()
+        if name != "edge_grpo":
+            assert (output["advantages"][hidden] == 0).all()
+
+
 def test_rl_zvp_gives_tied_groups_a_signal_of_their_tokens(tmp_path):
     seen, trainer = run(tmp_path, "rl_zvp")
     assert (np.array(seen[0]["advantages"][:4])[np.array(seen[0]["mask"][:4]) > 0] > 0).all()

@@ -22,8 +22,9 @@ advantage  replaces the advantages, one per rollout
 token      replaces the advantages, one per token
 reward     an internal reward stands in for the trainer's; GRPO makes the advantages of it. The
            trainer's own rewards are logged and diagnosed as before, and train nothing
-loss       replaces the loss, and the advantages by those that its paper pairs with it
-           (``buttress remedies NAME`` says which); ``loss=`` puts it beside another remedy
+loss       replaces the loss, and the advantages by those that its paper pairs with it: ``dr_grpo``
+           for dr_grpo_loss, ``dcpo`` for dcpo_clip, ``mcpo`` for mcpo_hinge_kl, else ``grpo``;
+           ``loss=`` puts it beside another remedy
 sampling   is refused: TRL draws its prompts before a hook can see them
 ========== ======================================================================================
 
