@@ -148,6 +148,15 @@ class TestBlocks:
         assert found == list(enumerate(expected, 1))
         assert torn == [False] * (len(torn) - 1) + [end == b""]
 
+    @pytest.mark.parametrize("window", [1, 10, 1000])
+    def test_lines_looked_at_are_whole(self, tmp_path, monkeypatch, window):
+        monkeypatch.setattr(lines, "WINDOW", window)
+        expected = [b"%d" % at * (at % 7) for at in range(100)]
+        (tmp_path / "a").write_bytes(b"\n".join(expected) + b"\n")
+        (block,) = lines.blocks(tmp_path / "a")
+        assert (block.near(0), block.near(1)) == (expected[0], expected[-1])
+        assert {block.near(at / 300) for at in range(300)} <= set(expected)
+
     def test_lines_beyond_the_limit_are_left_out(self, tmp_path, monkeypatch):
         monkeypatch.setattr(files, "CHUNK", 16)
         monkeypatch.setattr(lines, "LINE_LIMIT", 100)

@@ -153,31 +153,43 @@ class RowDecoder:
             name: list(map(attrgetter(self._fields[column]), rows))
             for name, column in self.columns.items()
         }
-        gaps = any(_ABSENT in found[name] for name in self._telling if name not in _TEXT_KINDS)
-        if others := self._others(found):
-            kind = "a JSON object without a reward or a completion"
-            faults += [Fault(int(lines[at]), kind, "left out", lost=False) for at in others]
-            keep = sorted(set(range(len(rows))) - set(others))
-            lines = lines[keep]
-            found = {name: [values[at] for at in keep] for name, values in found.items()}
-        columns: dict[str, Any] = {}
+        arrays = {
+            name: np.array(values, dtype=np.float64)
+            for name, values in found.items()
+            if typed and self._kinds[self.columns[name]] is _NUMBER
+        }
+        absent = {name: _absent(found[name], arrays.get(name)) for name in self._telling}
+        gaps = any(places for name, places in absent.items() if name not in _TEXT_KINDS)
+        if absent and (others := set.intersection(*absent.values())):
+            return self._without(others, rows, lines, faults, typed=typed)
+        columns: dict[str, Any] = found | arrays
         for name, values in found.items():
-            kind = self._kinds[self.columns[name]]
-            if kind is _ENCODED:
+            if self._kinds[self.columns[name]] is _ENCODED:
                 columns[name] = JsonTexts(list(map(bytes, values)))
-            elif kind is _NUMBER and typed:
-                columns[name] = np.array(values, dtype=np.float64)
-            else:
-                columns[name] = values
         return Decoded(lines, columns, faults, gaps)
 
-    def _others(self, found: dict[str, list[Any]]) -> list[int]:
-        """Return the places of objects that have none of the telling columns."""
-        if not self._telling:
-            return []
-        first, *more = (found[name] for name in self._telling)
-        places = [at for at, value in enumerate(first) if value is _ABSENT or value is _NULL]
-        return [at for at in places if all(one[at] is _ABSENT or one[at] is _NULL for one in more)]
+    def _without(
+        self,
+        others: set[int],
+        rows: list[Any],
+        lines: NDArray[np.int32],
+        faults: list[Fault],
+        *,
+        typed: bool,
+    ) -> Decoded:
+        """Leave out objects that have none of the telling columns."""
+        kind = "a JSON object without a reward or a completion"
+        faults += [Fault(int(lines[at]), kind, "left out", lost=False) for at in sorted(others)]
+        keep = [at for at in range(len(rows)) if at not in others]
+        found = self._columns([rows[at] for at in keep], lines[keep], faults, typed=typed)
+        return found._replace(gaps=True)
+
+
+def _absent(values: list[Any], array: NDArray[np.float64] | None) -> set[int]:
+    """Return the places where a column was not there; null is there."""
+    if array is not None and not np.isnan(array).any():
+        return set()
+    return {at for at, value in enumerate(values) if value is _ABSENT or value is _NULL}
 
 
 TEXTS = tuple(_TEXT_KINDS)

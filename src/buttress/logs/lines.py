@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,24 +14,46 @@ from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 
 LINE_LIMIT = 64 << 20
+WINDOW = 64 << 10
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True)
+class Block:
     """Whole lines of a file; `data` is good until the next block is asked for."""
 
     first: int  # number of its first line, from 1
     data: memoryview
-    ends: NDArray[np.intp]  # where each line ends
+    count: int
     torn: bool  # the last line has no end: the file may have been cut off there
     picked: NDArray[np.int32] | None = None  # line numbers, where they do not follow each other
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return self.count
+
+    @cached_property
+    def ends(self) -> NDArray[np.intp]:
+        """Where each line ends."""
+        ends = np.flatnonzero(_line_feeds(self.data))
+        return ends if len(ends) == self.count else np.append(ends, len(self.data))
 
     def line(self, at: int) -> bytes:
         """Return a line by its place in the block, from 0."""
         start = self.ends[at - 1] + 1 if at else 0
         return bytes(self.data[start : self.ends[at]])
+
+    def near(self, share: float) -> bytes:
+        """Return a line by its place in the bytes, 0 to 1, if possible without finding them all."""
+        if share == 1:
+            window = bytes(self.data[-WINDOW:]).removesuffix(b"\n")
+            found = window.rfind(b"\n") + 1
+            return window[found:] if found else self.line(self.count - 1)
+        start = int(share * len(self.data))
+        window = bytes(self.data[start : start + WINDOW])
+        begin = window.find(b"\n") + 1 if start else 0
+        end = window.find(b"\n", begin)
+        if end < 0 or (start and not begin):
+            return self.line(int(share * self.count))
+        return window[begin:end]
 
     def numbers(self) -> NDArray[np.int32]:
         """Return the number of each line."""
@@ -47,10 +70,10 @@ class Block(NamedTuple):
     def pick(self, places: list[int]) -> Block:
         """Return some lines, by their places in ascending order, as a block of their own."""
         lines = [self.line(at) for at in places]
-        ends = np.cumsum([len(line) + 1 for line in lines]) - 1
         numbers = self.numbers()[places]
         torn = self.torn and places[-1] == len(self) - 1
-        return Block(int(numbers[0]), memoryview(b"\n".join(lines)), ends, torn, numbers)
+        data = memoryview(b"\n".join(lines))
+        return Block(int(numbers[0]), data, len(lines), torn, numbers)
 
 
 def blocks(path: Path, builder: RolloutBuilder | None = None) -> Iterator[Block]:
@@ -71,32 +94,38 @@ def blocks(path: Path, builder: RolloutBuilder | None = None) -> Iterator[Block]
 
 def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder) -> Iterator[Block]:
     # one buffer for the whole file: fresh memory for each block costs more than reading it
-    view = memoryview(bytearray(files.CHUNK))
+    buffer = bytearray(files.CHUNK)
+    view = memoryview(buffer)
     line, held, endless = 1, 0, False
     while count := file.fill(view[held:]):
         builder.advance(file.advanced())
-        end = held + count
-        ends = np.flatnonzero(np.frombuffer(view[:end], dtype=np.uint8) == 10)
-        start = 0
+        end, start = held + count, 0
         if endless:
-            if not len(ends):
+            start = buffer.find(b"\n", 0, end) + 1
+            if not start:
                 continue
-            start, ends, line, endless = int(ends[0]) + 1, ends[1:] - ends[0] - 1, line + 1, False
-        if not len(ends):
-            held = _moved(view, start, end)
-            if held > LINE_LIMIT:
-                message = f"a line of more than {LINE_LIMIT >> 20} MiB, left out"
-                builder.problem(path, line, message, lost=1)
-                held, endless = 0, True
-            elif held == len(view):
-                view = memoryview(bytearray(view) + bytearray(held))
+            line, endless = line + 1, False
+        cut = buffer.rfind(b"\n", start, end) + 1
+        if cut:
+            lines = int(np.count_nonzero(_line_feeds(view[start:cut])))
+            yield Block(line, view[start:cut], lines, torn=False)
+            line += lines
+            held = _moved(view, cut, end)
             continue
-        cut = start + int(ends[-1]) + 1
-        yield Block(line, view[start:cut], ends, torn=False)
-        line += len(ends)
-        held = _moved(view, cut, end)
+        held = _moved(view, start, end)
+        if held > LINE_LIMIT:
+            message = f"a line of more than {LINE_LIMIT >> 20} MiB, left out"
+            builder.problem(path, line, message, lost=1)
+            held, endless = 0, True
+        elif held == len(buffer):
+            buffer = buffer + bytearray(held)
+            view = memoryview(buffer)
     if held and not endless:
-        yield Block(line, view[:held], np.array([held]), torn=True)
+        yield Block(line, view[:held], 1, torn=True)
+
+
+def _line_feeds(data: memoryview) -> NDArray[np.bool_]:
+    return np.frombuffer(data, dtype=np.uint8) == 10
 
 
 def _moved(view: memoryview, start: int, end: int) -> int:

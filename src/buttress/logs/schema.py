@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 # Share of the block at which rows are looked at: irrational, so that no period hides from it.
-_LOOKS = tuple(at * 0.6180339887 % 1 for at in range(4))
+_LOOKS = (*(at * 0.6180339887 % 1 for at in range(4)), 1)
 _KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -148,8 +148,7 @@ class Schema:
 
 def looks(block: Block) -> list[bytes]:
     """Return a few lines of a block, spread over it, the first and the last among them."""
-    places = {len(block) - 1, *(int(share * len(block)) for share in _LOOKS)}
-    return [block.line(at) for at in sorted(places)]
+    return [block.near(share) for share in _LOOKS]
 
 
 def keys_of(line: bytes) -> frozenset[str]:

@@ -86,7 +86,8 @@ class TrainerState:
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Return whether the name or the keys are those of a trainer state."""
-        return path.name == NAME or b'"log_history"' in head
+        named = path.suffix.lower() == ".json" and b'"log_history"' in head
+        return path.name == NAME or named
 
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Hand over the metrics of the latest readable state of each run."""

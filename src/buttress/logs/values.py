@@ -59,9 +59,12 @@ def numbers(where: Place, name: str, column: Any) -> Any:
     array = _plain_numbers(column)
     if array is None:
         array = np.array([_number(where, name, at, one) for at, one in enumerate(column)])
-    for at in np.flatnonzero(np.isinf(array)):
+    infinite = np.isinf(array)
+    if not infinite.any():
+        return array
+    for at in np.flatnonzero(infinite):
         where.problems.add(where.file, _line(where, at), f"{name} is infinite; taken as unknown")
-    return np.where(np.isinf(array), np.nan, array) if np.isinf(array).any() else array
+    return np.where(infinite, np.nan, array)
 
 
 def integers(where: Place, name: str, column: Any) -> Any:
