@@ -30,6 +30,18 @@ class StepTable(NamedTuple):
         """Groups per step that can tie."""
         return self.all_wrong + self.all_correct + self.tied_between + self.mixed
 
+    def select(self, rows: NDArray[np.int64]) -> StepTable:
+        """Return the rows that an index names."""
+        return StepTable(
+            self.step[rows],
+            self.acr[rows],
+            self.all_wrong[rows],
+            self.all_correct[rows],
+            self.tied_between[rows],
+            self.mixed[rows],
+            self.reward_mean[rows],
+        )
+
 
 def by_step(
     groups: Groups, tolerance: Tolerance = DEFAULT_TOLERANCE, levels: Levels | None = None

@@ -45,7 +45,7 @@ class Comparison:
         """The steps that both runs have, None where they are too few to pair."""
         a, b = self.first.case.steps, self.second.case.steps
         _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
-        return (_at(a, at_a), _at(b, at_b)) if len(at_a) >= ENOUGH_STEPS else None
+        return (a.select(at_a), b.select(at_b)) if len(at_a) >= ENOUGH_STEPS else None
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -125,10 +125,6 @@ class Comparison:
         n = len(self.common[0].step)
         part = f" (of {lengths[0]} and {lengths[1]})" if max(lengths) > n else ""
         return f"all numbers over the {n} common steps{part}, paired by step; {seeds}"
-
-
-def _at(table: StepTable, index: np.ndarray) -> StepTable:
-    return StepTable(*(column[index] for column in table))
 
 
 def _counts(table: StepTable, name: str) -> tuple[int, int]:
