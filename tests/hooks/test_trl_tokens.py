@@ -136,7 +136,9 @@ def test_a_belief_of_another_shape_is_one_warning(tmp_path, caplog):
         ("grpo_vps", {"belief": 3}, "belief must be a function"),
         (create("rent"), {"unparsed": 3.0}, "a Rent object has its own already"),
     ],
-    ids=str,def test_what_a_remedy_lacks_is_said_at_attach(tmp_path, remedy, options, message):
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_what_a_remedy_lacks_is_said_at_attach(tmp_path, remedy, options, message):
     trainer = tiny.trainer(tmp_path, SCRIPT)
     with pytest.raises(UsageError, match=message):
         attach(trainer, remedy, **options)
