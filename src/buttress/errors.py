@@ -24,8 +24,10 @@ class UsageError(ButtressError, ValueError):
     """The call is wrong; the message says what was given, what is allowed and what to do."""
 
     @classmethod
-    def unknown(cls, what: str, name: str, known: Iterable[str]) -> UsageError:
+    def unknown(cls, what: str, name: object, known: Iterable[str]) -> UsageError:
         """Return the error for a name that is not among `known`, with the nearest one as a hint."""
+        if not isinstance(name, str):
+            return cls(f"the {what} must be a name; got {type(name).__name__}")
         known = sorted(known)
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""

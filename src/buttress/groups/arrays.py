@@ -47,9 +47,12 @@ def as_float64(values: Any, name: str = "rewards and columns") -> NDArray[np.flo
     if array.dtype == np.float64:
         return array
     # V: the bfloat16 of other libraries
-    if array.dtype.kind in "biufV" or _holds_numbers(array):
-        return array.astype(np.float64)
-    numbers = [_number(value, name, place) for place, value in enumerate(array.flat)]
+    try:
+        if array.dtype.kind in "biufV" or _holds_numbers(array):
+            return array.astype(np.float64)
+        numbers = [_number(value, name, place) for place, value in enumerate(array.flat)]
+    except OverflowError:
+        raise UsageError(f"{name} hold an integer beyond the range of a float") from None
     return np.array(numbers, dtype=np.float64).reshape(array.shape)
 
 

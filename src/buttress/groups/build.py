@@ -28,7 +28,7 @@ Columns = dict[str, NDArray[Any]]
 
 def nested(rewards: Any, *, prompt_id: Any, step: Any, columns: Mapping[str, Any]) -> Parts:
     """Return the parts of groups given as a list of lists."""
-    rows = list(rewards)
+    rows = _list("the rewards", rewards)
     sizes = np.array([_size(row, place) for place, row in enumerate(rows)], dtype=np.int64)
     values = _chain(rows)
     if tuple(values.shape) != (int(sizes.sum()),):
@@ -201,8 +201,21 @@ def _chain(rows: list[Any]) -> Any:
     if rows and all(hasattr(row, "detach") for row in rows):
         return namespace(rows[0]).concat(rows)
     if any(hasattr(row, "ndim") for row in rows):
-        return np.concatenate([np.zeros(0), *(as_float64(row, "rewards") for row in rows)])
+        arrays = [as_float64(row, "rewards") for row in rows]
+        other = next((one for one in arrays if one.ndim != 1), None)
+        if other is not None:
+            raise UsageError(
+                f"from_nested needs one number per rollout; a group has the shape {other.shape}"
+            )
+        return np.concatenate([np.zeros(0), *arrays])
     return as_float64(object_array(chain.from_iterable(rows)), "rewards")
+
+
+def _list(name: str, values: Any) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise UsageError(f"{name} must be a list or an array; got {values!r}") from None
 
 
 def _size(row: Any, place: int) -> int:
@@ -219,7 +232,9 @@ def _size(row: Any, place: int) -> int:
 
 def _flatten(name: str, column: Any, sizes: NDArray[np.int64]) -> NDArray[Any]:
     """Return a column that was given row by row, or flat, as one value per sample."""
-    rows = to_numpy(column).tolist() if hasattr(column, "ndim") else list(column)
+    rows = (
+        to_numpy(column).tolist() if hasattr(column, "ndim") else _list(f"column {name!r}", column)
+    )
     rows = [_items(row) for row in rows]
     if rows and all(isinstance(row, Sequence) and not isinstance(row, str) for row in rows):
         if [len(row) for row in rows] != sizes.tolist():

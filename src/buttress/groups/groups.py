@@ -57,6 +57,16 @@ class Groups:
     prompt_labels: NDArray[Any]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
+    @staticmethod
+    def checked(value: Any) -> Groups:
+        """Return groups as they are; anything else raises `UsageError`."""
+        if isinstance(value, Groups):
+            return value
+        raise UsageError(
+            f"this needs Groups, as Groups.from_nested, from_flat or from_dense make them; got "
+            f"{type(value).__name__}"
+        )
+
     @classmethod
     def from_nested(
         cls, rewards: Any, *, prompt_id: Any = None, step: Any = 0, **columns: Any

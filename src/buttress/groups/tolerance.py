@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +32,7 @@ class Tolerance:
     def __post_init__(self) -> None:
         for name in ("atol", "rtol", "resolution"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
+            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
                 raise UsageError(f"{name} must be a finite number, 0 or more; got {value!r}")
 
     @classmethod
@@ -39,7 +40,7 @@ class Tolerance:
         """Return a tolerance as it is, the default for None; a number sets `atol` and `rtol`."""
         if isinstance(value, Tolerance):
             return value
-        return cls() if value is None else cls(atol=float(value), rtol=float(value))
+        return cls() if value is None else cls(atol=value, rtol=value)
 
     def equal(self, low: ArrayLike, high: ArrayLike) -> NDArray[np.bool_]:
         """Return where ``high - low`` is within the tolerance; False where either is NaN.

@@ -55,7 +55,7 @@ def is_telling(name: str) -> bool:
 def check_map(names: Iterable[str]) -> None:
     """Raise `UsageError` for a name that is no column of the rollout table."""
     for name in names:
-        if name not in ALIASES and not name.startswith(COMPONENT):
+        if not isinstance(name, str) or (name not in ALIASES and not name.startswith(COMPONENT)):
             raise UsageError.unknown("column", name, [*CANONICAL, "reward/<name>"])
 
 

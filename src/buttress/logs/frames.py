@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,6 +132,9 @@ def _pandas_column(series: Any) -> Any:
 
 
 def _of_columns(columns: Mapping[Any, Any]) -> _Table:
+    for name, column in columns.items():
+        if isinstance(column, str) or not isinstance(column, Iterable):
+            raise UsageError(f"the column {name} must be a list or an array; got {column!r:.60}")
     sized = {
         str(name): to_numpy(column).tolist() if hasattr(column, "dtype") else list(column)
         for name, column in columns.items()

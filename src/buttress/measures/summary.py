@@ -34,7 +34,7 @@ class GroupSummary:
         The summary is kept with the groups, since most measures start from it.
         """
         key = (cls, column, tolerance)
-        if key not in groups.memo:
+        if key not in Groups.checked(groups).memo:
             values = groups.column(column)
             if values is None:
                 values = np.full(groups.n_samples, np.nan)

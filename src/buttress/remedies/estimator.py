@@ -93,6 +93,8 @@ class Estimator:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that `state_dict` of the same estimator gave."""
+        if not isinstance(state, Mapping):
+            raise UsageError(f"a state is what state_dict gave; got {type(state).__name__}")
         if state.get("estimator") != type(self).__name__:
             raise UsageError(
                 f"this state belongs to {state.get('estimator')!r}, not {type(self).__name__!r}"

@@ -75,7 +75,7 @@ def remedy(name: str, kind: Kind) -> Callable[[T], T]:
 
 def lookup(name: str) -> Any:
     """Return the registered class or function; raises `UsageError` with the nearest name."""
-    if name not in _REGISTRY:
+    if not isinstance(name, str) or name not in _REGISTRY:
         raise UsageError.unknown("remedy", name, _REGISTRY)
     return _REGISTRY[name]
 

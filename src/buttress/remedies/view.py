@@ -42,7 +42,7 @@ class View:
 
         Without a gradient it is kept with the groups, so that several estimators share it.
         """
-        if getattr(groups.values, "requires_grad", False):
+        if getattr(Groups.checked(groups).values, "requires_grad", False):
             return cls._build(groups, tolerance)
         key, memo = (cls, tolerance), groups.memo
         if key not in memo:

@@ -73,10 +73,17 @@ def rule(name: str, code: str, *, explains: tuple[str, ...] = ()) -> Callable[[C
     return enter
 
 
-def find_rules(names: Iterable[str]) -> set[str]:
-    """Return rule names for names, codes or code prefixes (`BT1`); others raise `UsageError`."""
+def find_rules(names: Iterable[str] | str | None) -> set[str]:
+    """Return rule names for names, codes or code prefixes (`BT1`); others raise `UsageError`.
+
+    None names no rule.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable | None):
+        names = [names]
     found: set[str] = set()
-    for name in names:
+    for name in names or ():
+        if not isinstance(name, str):
+            raise UsageError.unknown("rule", name, RULES)
         hits = {rule.name for rule in RULES.values() if name == rule.name}
         hits = hits or {rule.name for rule in RULES.values() if rule.code.startswith(name.upper())}
         if not hits:
