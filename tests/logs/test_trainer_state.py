@@ -124,7 +124,7 @@ def test_two_runs_keep_their_own_latest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b'{"log_history": 3}', b"\xff\xfe", b"[" * 9999]
+    "data", [b"{", b"[]", b'{"log_history": 3}', b"\xff\xff", b"[" * 9999]
 )
 def test_files_that_hold_nothing(tmp_path, data):
     path = tmp_path / "trainer_state.json"
@@ -134,6 +134,14 @@ def test_files_that_hold_nothing(tmp_path, data):
     assert [Path(problem.file) for problem in run.problems] == [path]
 
 
+@pytest.mark.parametrize(("data", "why"), [(b"", "empty"), (b"\xff\xfe[\0", "UTF-16")])
+def test_a_state_that_is_no_text(tmp_path, data, why):
+    path = tmp_path / "trainer_state.json"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=why):
+        bt.read(path)
+
+
 def test_another_json_file(tmp_path):
     (tmp_path / "config.json").write_text('{"a": 1}')
     with pytest.raises(InputError):
@@ -141,7 +149,7 @@ def test_another_json_file(tmp_path):
 
 
 @settings(max_examples=50, deadline=None)
-@given(cut=st.integers(0, len(STATE.read_bytes().rstrip()) - 1))
+@given(cut=st.integers(1, len(STATE.read_bytes().rstrip()) - 1))
 def test_no_cut_ends_in_a_traceback(tmp_path_factory, cut):
     path = tmp_path_factory.mktemp("cut") / "trainer_state.json"
     path.write_bytes(STATE.read_bytes()[:cut])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from buttress.errors import UsageError
+from buttress.errors import InputError, UsageError
 from buttress.groups import Run
 from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
@@ -17,6 +18,8 @@ from buttress.logs.selection import choose, select
 from buttress.logs.workers import read_files
 
 __all__ = ["read"]
+
+_LARGEST = 1 << 31  # rollouts of one group
 
 
 def read(
@@ -60,11 +63,13 @@ def read(
         builder = RolloutBuilder(options)
         read_frame(source, options, builder)
         return _finished(builder, "frame")
-    paths, named = _expanded(source)
+    paths, named, missing = _expanded(source)
     found = select(paths, named, options)
     told = _Progress(progress)
     builder = RolloutBuilder(options, told.advance)
     name, chosen = choose(found, builder)
+    for path, why in missing:
+        builder.problem(path, 0, why)
     told.total = sum(path.stat().st_size for _, some in chosen for path in some)
     for reader, some in chosen:
         read_files(reader, some, builder, options)
@@ -86,9 +91,16 @@ class _Progress:
 def _options(
     format: str | None, map: Mapping[str, str] | None, group_size: int | None
 ) -> ReadOptions:
+    if not isinstance(map or {}, Mapping):
+        raise UsageError(f"map must be a dict of column names; got {map!r:.60}")
     check_map(map or {})
-    if group_size is not None and group_size < 1:
-        raise UsageError(f"the group size must be 1 or more; got {group_size}")
+    if other := [one for one in (map or {}).values() if not isinstance(one, str)]:
+        raise UsageError(f"map must name a column of the log; got {other[0]!r:.60}")
+    whole = isinstance(group_size, Integral | None) and not isinstance(group_size, bool)
+    if not whole or not (group_size is None or 1 <= group_size < _LARGEST):
+        raise UsageError(
+            f"the group size must be a whole number, 1 or more; got {group_size!r:.60}"
+        )
     return ReadOptions(format, dict(map or {}), group_size)
 
 
@@ -101,22 +113,31 @@ def _is_frame(source: Any) -> bool:
     return isinstance(source, Mapping) or (rows and isinstance(source[0], Mapping))
 
 
-def _expanded(source: Any) -> tuple[list[Path], set[Path]]:
-    """Return every file, each once, and those that were named one by one."""
+def _expanded(source: Any) -> tuple[list[Path], set[Path], list[tuple[str, str]]]:
+    """Return every file, each once, those that were named one by one, and what is not there.
+
+    Raises `InputError` where nothing is there.
+    """
     given = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(given, Iterable) or not (given := list(given)):
         raise UsageError("read needs a file, directory, pattern or frame")
     found: dict[str, Path] = {}
-    named = set()
+    named, missing = set(), []
     for one in given:
         if not isinstance(one, str | os.PathLike):
             raise UsageError(f"read needs paths or a frame; got {type(one).__name__}")
-        paths = files.expand(one)
+        try:
+            paths = files.expand(one)
+        except InputError as fault:
+            missing.append((os.fspath(one), str(fault)))
+            continue
         for path in paths:
             found.setdefault(os.path.realpath(path), path)
-        if not Path(one).expanduser().is_dir():
+        if not files.located(one).is_dir():
             named.update(paths)
-    return list(found.values()), named
+    if not found:
+        raise InputError("; ".join(why for _, why in missing))
+    return list(found.values()), named, missing
 
 
 def _finished(builder: RolloutBuilder, name: str) -> Run:

@@ -80,13 +80,14 @@ class RowDecoder:
         for name, column in columns.items():
             kind = _ENCODED if column in structured else _TEXT_KINDS.get(name, _NUMBER)
             self._kinds[column] = _NUMBER if column in numeric else kind
-        self._row = msgspec.defstruct(
-            "Row",
-            [(self._fields[column], *kind) for column, kind in self._kinds.items()],
-            rename={field: column for column, field in self._fields.items()},
-            gc=False,
-        )
-        self._decoder = msgspec.json.Decoder(self._row)
+        fields = [(self._fields[column], *kind) for column, kind in self._kinds.items()]
+        rename = {field: column for column, field in self._fields.items()}
+        self._decoder: msgspec.json.Decoder[Any] | None = None
+        try:
+            self._row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+            self._decoder = msgspec.json.Decoder(self._row)
+        except ValueError:  # a name with a quote or a control character: each line is read loosely
+            self._row = msgspec.defstruct("Row", fields, gc=False)
         self._telling = [name for name in columns if is_telling(name)]
 
     def decode(self, block: Block) -> Decoded:
@@ -97,7 +98,7 @@ class RowDecoder:
         return self._columns(rows, block.numbers(), [], typed=True)
 
     def _at_once(self, block: Block) -> list[Any] | None:
-        if not valid_utf8(block.data):
+        if self._decoder is None or not valid_utf8(block.data):
             return None
         try:
             rows = self._decoder.decode_lines(block.data)
@@ -128,7 +129,7 @@ class RowDecoder:
         if not valid_utf8(line):
             faults.append(Fault(number, "bytes that are not UTF-8", "replaced", lost=False))
             line = line.decode("utf-8", "replace").encode()
-        for attempt in (line, _NAN.sub(rb'"\1null', line)):
+        for attempt in (line, _NAN.sub(rb'"\1null', line)) if self._decoder else ():
             try:
                 return self._decoder.decode(attempt)
             except _FAULTS:
@@ -165,7 +166,7 @@ class RowDecoder:
         columns: dict[str, Any] = found | arrays
         for name, values in found.items():
             if self._kinds[self.columns[name]] is _ENCODED:
-                columns[name] = JsonTexts(list(map(bytes, values)))
+                columns[name] = JsonTexts(values)
         return Decoded(lines, columns, faults, gaps)
 
     def _without(

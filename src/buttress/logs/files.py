@@ -54,13 +54,7 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
     A directory means every file below it (hidden ones left out), a pattern every match. Raises
     `InputError` when there is none.
     """
-    text = os.fspath(path)
-    if not text:
-        raise InputError("an empty path; for the current directory give a dot")
-    try:
-        given = Path(text).expanduser()
-    except RuntimeError:  # no such user: the tilde belongs to the name
-        given = Path(text)
+    given = located(path)
     try:
         return _expanded(given, str(given))
     except (OSError, ValueError) as fault:
@@ -68,6 +62,17 @@ def expand(path: str | os.PathLike[str]) -> list[Path]:
             raise
         why = fault.strerror if isinstance(fault, OSError) else fault
         raise InputError(f"cannot be read: {str(given)[:_SHOWN]}: {why}") from None
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """Return the path that the user means; a tilde without a user belongs to the name."""
+    text = os.fspath(path)
+    if not text:
+        raise InputError("an empty path; for the current directory give a dot")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
 
 
 def _expanded(given: Path, text: str) -> list[Path]:
@@ -108,9 +113,13 @@ def foreign(head: bytes) -> str | None:
     """
     if not head.strip() and len(head) < HEAD:
         return "the file is empty" if not head else "the file holds blank lines only"
+    if head.startswith(b"PAR1"):
+        return None
     for start, why in _FOREIGN.items():
         if head.startswith(start):
             return why
+    if b"\r" in head.strip() and b"\n" not in head and len(head) < HEAD_LIMIT:
+        return "its lines end in CR alone: convert it, for example with tr '\\r' '\\n'"
     even, odd = head[:200:2], head[1:200:2]
     if len(head) > 3 and (not odd.strip(b"\0") or not even.strip(b"\0")) and head.strip(b"\0"):
         return _UTF16

@@ -61,8 +61,8 @@ def is_rollout(row: Row) -> bool:
     rewards += [value for name, value in row.items() if name.startswith(COMPONENT)]
     if any(numeric(value) or isinstance(value, list) for value in rewards):
         return True
-    judged = any(_has(row, name) for name in ("correct", "advantage"))
-    return judged and any(_has(row, name) for name in IDENTITY if name != "advantage")
+    judged = rewards or any(_has(row, name) for name in ("correct", "advantage"))
+    return bool(judged) and any(_has(row, name) for name in IDENTITY if name != "advantage")
 
 
 def _has(row: Row, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,13 @@ def numeric(value: Any) -> bool:
         except ValueError:
             return False
         return True
-    return value is None or isinstance(value, int | float)
+    return value is None or isinstance(value, int | float | Decimal)
 
 
 def number_or_nan(value: Any) -> float:
     """Return a number or boolean as float; NaN for anything else and beyond a float's range."""
     try:
-        return float(value) if isinstance(value, int | float) else math.nan
+        return float(value) if isinstance(value, int | float | Decimal) else math.nan
     except OverflowError:
         return math.nan
 
