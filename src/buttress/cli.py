@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
@@ -238,8 +240,10 @@ def demo(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    _ready_stdout()
     try:
         code = app(arguments, exit_on_error=False, print_error=True)
+        sys.stdout.flush()
     except CycloptsError:
         code = UNUSABLE
     except ButtressError as fault:
@@ -251,9 +255,29 @@ def main(arguments: list[str] | None = None) -> None:
         code = 130
     except BrokenPipeError:
         # the reader of our output went away (head, a closed pager)
-        sys.stderr.close()
+        _silence_stdout()
         code = DONE
+    except OSError as fault:
+        where = f"{fault.filename}: " if fault.filename else ""
+        sys.stderr.write(f"buttress: {ascii(where)[1:-1]}{fault.strerror or fault}\n")
+        _silence_stdout()
+        code = UNUSABLE
     sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _ready_stdout() -> None:
+    """Let every text be written, whatever the encoding, and nowhere where the stream is closed."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    if not encoding.lower().startswith("utf") and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from flushing into a broken stream at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: FailOn) -> int:

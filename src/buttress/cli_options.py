@@ -63,6 +63,8 @@ class Reading:
 
 
 def _nothing(run: Run) -> str:
+    if not run.problems:
+        return f"no rows in {', '.join(run.source.paths[:_SAID])}"
     said = [
         f"{one.file}:{one.line}: {one.message}" if one.line else f"{one.file}: {one.message}"
         for one in run.problems

@@ -71,7 +71,8 @@ def write(rows: list[dict[str, Any]], path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--out takes a file ending in {', '.join(SUFFIXES)}; got {path.name!r}")
     path = target(path)
-    frame = pl.DataFrame(rows, infer_schema_length=None)
+    schema = None if rows else {"prompt_id": pl.String}
+    frame = pl.DataFrame(rows, schema, infer_schema_length=None)
     try:
         if path.suffix.lower() == ".csv":
             # a spreadsheet would run a cell that begins like a formula
