@@ -129,7 +129,9 @@ class RowDecoder:
         if not valid_utf8(line):
             faults.append(Fault(number, "bytes that are not UTF-8", "replaced", lost=False))
             line = line.decode("utf-8", "replace").encode()
-        for attempt in (line, _NAN.sub(rb'"\1null', line)) if self._decoder else ():
+        if self._decoder is None:
+            return self._loose(line)
+        for attempt in (line, _NAN.sub(rb'"\1null', line)):
             try:
                 return self._decoder.decode(attempt)
             except _FAULTS:
