@@ -143,10 +143,9 @@ def valid_utf8(data: bytes | memoryview) -> bool:
     (True, False)
     """
     octets = np.frombuffer(data, dtype=np.uint8)
-    beyond = octets.view(np.int8) < 0
-    if not beyond.any():
+    if octets.max(initial=0) < 0x80:
         return True
-    high = np.flatnonzero(beyond)
+    high = np.flatnonzero(octets.view(np.int8) < 0)
     if len(octets) > 1000 and len(high) * 8 < len(octets):
         return _valid_high(octets[high], high)
     try:

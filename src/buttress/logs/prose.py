@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from operator import ne
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 class JsonTexts(NamedTuple):
     """Texts as they stand in JSON, quotes and escapes included; ``null`` is unknown."""
 
-    items: list[bytes]
+    items: list[Any]  # bytes, or parts of a buffer that is good only now
 
 
 def json_text(item: bytes) -> str | None:
@@ -59,21 +60,30 @@ class Interned:
         if hasattr(column, "labels"):
             table = np.append(self.codes(list(column.labels)), np.int32(-1))
             return table[np.asarray(column.codes)]
-        if isinstance(column, JsonTexts):
-            keys = list(map(hash, column.items))
-            return self._looked_up(self._json, keys, column.items, json_text)
-        column = column.tolist() if hasattr(column, "tolist") else column
+        encoded = isinstance(column, JsonTexts)
+        items = list(map(bytes, column.items)) if encoded else column
+        items = items.tolist() if hasattr(items, "tolist") else items
+        # rows of a group stand together, and to compare is faster than to hash
+        starts = [0, *np.flatnonzero(list(map(ne, items[1:], items))) + 1] if items else []
+        firsts = [items[at] for at in starts]
+        codes = self._encoded_codes(firsts) if encoded else self._plain_codes(firsts)
+        return np.repeat(codes, np.diff([*starts, len(items)]))
+
+    def _encoded_codes(self, items: list[bytes]) -> NDArray[np.int32]:
+        return self._looked_up(self._json, list(map(hash, items)), items, json_text)
+
+    def _plain_codes(self, items: list[Any]) -> NDArray[np.int32]:
         try:
-            keys = list(map(hash, column)) if self._texts else column
-            return self._looked_up(self._seen, keys, column, text_of)
+            keys = list(map(hash, items)) if self._texts else items
+            return self._looked_up(self._seen, keys, items, text_of)
         except TypeError:  # lists and mappings have no hash
-            return self.codes([text_of(value) for value in column])
+            return self._plain_codes([text_of(value) for value in items])
 
     def _looked_up(
         self,
         known: dict[Any, int],
         keys: list[Any],
-        column: list[Any],
+        items: list[Any],
         text: Callable[[Any], str | None],
     ) -> NDArray[np.int32]:
         found = list(map(known.get, keys))
@@ -81,7 +91,7 @@ class Interned:
             for at in [at for at, code in enumerate(found) if code is None]:
                 code = known.get(keys[at])
                 if code is None:
-                    code = known[keys[at]] = self._code_of(text(column[at]))
+                    code = known[keys[at]] = self._code_of(text(items[at]))
                 found[at] = code
         return np.array(found, dtype=np.int32)
 
@@ -96,7 +106,7 @@ def fingerprints(column: Any) -> NDArray[np.int64]:
     if hasattr(column, "dtype") and column.dtype.kind in "iu":
         return column.astype(np.int64)
     if isinstance(column, JsonTexts):
-        hashes = np.fromiter(map(hash, column.items), dtype=np.int64, count=len(column.items))
+        hashes = np.fromiter(map(hash, map(bytes, column.items)), np.int64, len(column.items))
         missing = np.flatnonzero(hashes == hash(b"null"))
         hashes[missing] = unknown_fingerprints(len(missing))
         return hashes

@@ -118,7 +118,8 @@ def _split_uid(columns: Columns) -> Columns:
         tails = [_tail(uid) for uid in uids]
         session = {tail: _session(tail) if tail else -1 for tail in set(tails)}
         heads = [uid.removesuffix(tail) or None for uid, tail in zip(uids, tails, strict=True)]
-    return columns | {"group": heads, "sample": np.array([session[tail] for tail in tails])}
+    samples = np.fromiter(map(session.__getitem__, tails), np.int64, len(tails))
+    return columns | {"group": heads, "sample": samples}
 
 
 def _tail(uid: str) -> str:
