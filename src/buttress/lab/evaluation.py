@@ -38,7 +38,7 @@ def pass_at_k(successes: ArrayLike, tries: int, k: int) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> pass_at_k([0, 1, 4], 4, 2).tolist()
+    >>> pass_at_k([0, 1, 4], 4, 2).round(6).tolist()
     [0.0, 0.5, 1.0]
     """
     failures = tries - np.asarray(successes, dtype=np.float64)
