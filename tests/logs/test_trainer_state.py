@@ -123,9 +123,7 @@ def test_two_runs_keep_their_own_latest(tmp_path):
     assert len(run.source.paths) == 2
 
 
-@pytest.mark.parametrize(
-    "data", [b"{", b"[]", b'{"log_history": 3}', b"\xff\xff", b"[" * 9999]
-)
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"log_history": 3}', b"\xff\xff", b"[" * 9999])
 def test_files_that_hold_nothing(tmp_path, data):
     path = tmp_path / "trainer_state.json"
     path.write_bytes(data)
