@@ -150,7 +150,7 @@ class TestBlocks:
 
     @pytest.mark.parametrize("window", [1, 10, 1000])
     def test_lines_looked_at_are_whole(self, tmp_path, monkeypatch, window):
-        monkeypatch.setattr(lines, "WINDOW", window)
+        monkeypatch.setattr(lines, "WINDOWS", (window,))
         expected = [b"%d" % at * (at % 7) for at in range(100)]
         (tmp_path / "a").write_bytes(b"\n".join(expected) + b"\n")
         (block,) = lines.blocks(tmp_path / "a")

@@ -14,7 +14,7 @@ from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 
 LINE_LIMIT = 64 << 20
-WINDOW = 64 << 10
+WINDOWS = (4 << 10, 64 << 10)  # in which lines are looked for
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,23 @@ class Block:
 
     def near(self, share: float) -> bytes:
         """Return a line by its place in the bytes, 0 to 1, if possible without finding them all."""
-        if share == 1:
-            window = bytes(self.data[-WINDOW:]).removesuffix(b"\n")
-            found = window.rfind(b"\n") + 1
-            return window[found:] if found else self.line(self.count - 1)
+        for window in WINDOWS:
+            line = self._last(window) if share == 1 else self._around(share, window)
+            if line is not None:
+                return line
+        return self.line(min(int(share * self.count), self.count - 1))
+
+    def _last(self, window: int) -> bytes | None:
+        end = bytes(self.data[-window:]).removesuffix(b"\n")
+        found = end.rfind(b"\n") + 1
+        return end[found:] if found else None
+
+    def _around(self, share: float, window: int) -> bytes | None:
         start = int(share * len(self.data))
-        window = bytes(self.data[start : start + WINDOW])
-        begin = window.find(b"\n") + 1 if start else 0
-        end = window.find(b"\n", begin)
-        if end < 0 or (start and not begin):
-            return self.line(int(share * self.count))
-        return window[begin:end]
+        text = bytes(self.data[start : start + window])
+        begin = text.find(b"\n") + 1 if start else 0
+        end = text.find(b"\n", begin)
+        return text[begin:end] if end >= 0 and (begin or not start) else None
 
     def numbers(self) -> NDArray[np.int32]:
         """Return the number of each line."""

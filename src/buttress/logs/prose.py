@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from operator import ne
 from typing import Any, NamedTuple
 
@@ -88,17 +88,21 @@ class Interned:
     ) -> NDArray[np.int32]:
         found = list(map(known.get, keys))
         if None in found:
-            for at in [at for at, code in enumerate(found) if code is None]:
-                code = known.get(keys[at])
-                if code is None:
-                    code = known[keys[at]] = self._code_of(text(items[at]))
-                found[at] = code
+            new = {
+                key: item
+                for key, item, code in zip(keys, items, found, strict=True)
+                if code is None
+            }
+            known.update(zip(new, self._codes_of(list(map(text, new.values()))), strict=True))
+            found = list(map(known.__getitem__, keys))
         return np.array(found, dtype=np.int32)
 
-    def _code_of(self, text: str | None) -> int:
-        if text is None:
-            return -1
-        return self._code.setdefault(text_digest(text) if self._texts else text, len(self._code))
+    def _codes_of(self, texts: list[str | None]) -> list[int]:
+        labels = texts
+        if self._texts:
+            labels = [one if one is None else text_digest(one) for one in texts]
+        code = self._code
+        return [-1 if one is None else code.setdefault(one, len(code)) for one in labels]
 
 
 def fingerprints(column: Any) -> NDArray[np.int64]:
@@ -158,11 +162,7 @@ def text_of(value: Any) -> str | None:
 
 def text_digest(text: str) -> str:
     """Return the stable short identity of a prompt's text."""
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        data = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _message(value: Any) -> str | None:

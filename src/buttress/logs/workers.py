@@ -59,7 +59,7 @@ def _shares(paths: Sequence[Path]) -> list[list[Path]]:
     sizes = [path.stat().st_size * (PACKED if path.suffix in COMPRESSED else 1) for path in paths]
     total = sum(sizes)
     given = os.environ.get("BUTTRESS_WORKERS", "")
-    count = int(given) if given.isdecimal() else min(_cores(), MOST, total // SHARE)
+    count = int(given) if given.isdecimal() else min(_idle_cores(), MOST, total // SHARE)
     count = min(count, len(paths)) if sys.executable else 1
     shares: list[list[Path]] = [[] for _ in range(max(count, 1))]
     done = 0
@@ -72,10 +72,12 @@ def _shares(paths: Sequence[Path]) -> list[list[Path]]:
     return [share for share in shares if share]
 
 
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _idle_cores() -> int:
+    """Return the cores that this process may use; 1 where others keep them all busy."""
+    if not hasattr(os, "sched_getaffinity"):  # not Linux
+        return os.cpu_count() or 1
+    busy = os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1)
+    return 1 if busy else len(os.sched_getaffinity(0))
 
 
 def _ask(
