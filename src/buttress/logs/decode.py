@@ -88,7 +88,9 @@ class RowDecoder:
             self._decoder = msgspec.json.Decoder(self._row)
         except ValueError:  # a name with a quote or a control character: each line is read loosely
             self._row = msgspec.defstruct("Row", fields, gc=False)
-        self._telling = [name for name in columns if is_telling(name)]
+        telling = [name for name in columns if is_telling(name)]
+        self._telling_texts = [name for name in telling if name in _TEXT_KINDS]
+        self._telling_numbers = [name for name in telling if name not in _TEXT_KINDS]
 
     def decode(self, block: Block) -> Decoded:
         """Return the rows of a block."""
@@ -161,15 +163,17 @@ class RowDecoder:
             for name, values in found.items()
             if typed and self._kinds[self.columns[name]] is _NUMBER
         }
-        absent = {name: _absent(found[name], arrays.get(name)) for name in self._telling}
-        gaps = any(places for name, places in absent.items() if name not in _TEXT_KINDS)
-        if absent and (others := set.intersection(*absent.values())):
+        absent = [_absent(found[name], arrays.get(name)) for name in self._telling_numbers]
+        others = set.intersection(*absent) if absent else set(range(len(rows)))
+        for name in self._telling_texts:
+            others = others and others & _absent(found[name], None)
+        if others:
             return self._without(others, rows, lines, faults, typed=typed)
         columns: dict[str, Any] = found | arrays
         for name, values in found.items():
             if self._kinds[self.columns[name]] is _ENCODED:
                 columns[name] = JsonTexts(values)
-        return Decoded(lines, columns, faults, gaps)
+        return Decoded(lines, columns, faults, gaps=any(absent))
 
     def _without(
         self,

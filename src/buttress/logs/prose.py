@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from itertools import compress
 from operator import ne
 from typing import Any, NamedTuple
 
@@ -64,10 +65,10 @@ class Interned:
         items = list(map(bytes, column.items)) if encoded else column
         items = items.tolist() if hasattr(items, "tolist") else items
         # rows of a group stand together, and to compare is faster than to hash
-        starts = [0, *np.flatnonzero(list(map(ne, items[1:], items))) + 1] if items else []
+        starts = [0, *compress(range(1, len(items)), map(ne, items[1:], items))] if items else []
         firsts = [items[at] for at in starts]
         codes = self._encoded_codes(firsts) if encoded else self._plain_codes(firsts)
-        return np.repeat(codes, np.diff([*starts, len(items)]))
+        return np.repeat(codes, np.diff(np.append(starts, len(items))))
 
     def _encoded_codes(self, items: list[bytes]) -> NDArray[np.int32]:
         return self._looked_up(self._json, list(map(hash, items)), items, json_text)
