@@ -68,7 +68,7 @@ class Interned:
         starts = [0, *compress(range(1, len(items)), map(ne, items[1:], items))] if items else []
         firsts = [items[at] for at in starts]
         codes = self._encoded_codes(firsts) if encoded else self._plain_codes(firsts)
-        return np.repeat(codes, np.diff(np.append(starts, len(items))))
+        return np.repeat(codes, np.diff(np.array([*starts, len(items)], dtype=np.int64)))
 
     def _encoded_codes(self, items: list[bytes]) -> NDArray[np.int32]:
         return self._looked_up(self._json, list(map(hash, items)), items, json_text)
