@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from buttress.logs import prose
@@ -28,6 +29,7 @@ SHARE = 128 << 20
 MOST = 8
 PACKED = 6  # a compressed byte counts as so many
 
+_advancing = Lock()
 _SERVE = "from buttress.logs.workers import serve; serve()"
 
 
@@ -102,7 +104,8 @@ def _ask(
             pickle.dump(task, process.stdin)
             process.stdin.close()
             while isinstance(answer := pickle.load(process.stdout), int):
-                builder.advance(answer)
+                with _advancing:
+                    builder.advance(answer)
             return answer
     except (OSError, EOFError, pickle.PickleError):
         return None
