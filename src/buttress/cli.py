@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from buttress import __version__
+from buttress.cli_lab import lab
 from buttress.cli_options import JUDGING, OUTPUT, Reading, names
 from buttress.errors import ButtressError
 
@@ -236,6 +237,9 @@ def demo(
 
     show_demo(out, steps=steps, seed=seed, html=html, console=_stdout())
     return DONE
+
+
+app.command(lab)
 
 
 def main(arguments: list[str] | None = None) -> None:

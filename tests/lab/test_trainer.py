@@ -13,7 +13,7 @@ from tests.helpers import require
 torch = require("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from buttress.lab import experiments  # noqa: E402  after the skip
+from buttress.lab import evidence, experiments  # noqa: E402  after the skip
 from buttress.lab.decoder import Decoder, Layout, Shape, load, save  # noqa: E402
 from buttress.lab.evaluation import Problems, evaluate, pass_at_k  # noqa: E402
 from buttress.lab.policy_training import Sampler, Setting, train_policy  # noqa: E402
@@ -208,3 +208,32 @@ def test_tiers_start_where_they_say():
         "pass@4",
         "pass@16",
     }
+
+
+def test_paired_differences_by_hand():
+    found = evidence.paired_test([0.1, 0.3, 0.2])
+    assert found["mean"] == pytest.approx(0.2)
+    # t(0.975, 2) = 4.302653; the standard error is 0.1 / sqrt(3)
+    assert found["high"] - found["mean"] == pytest.approx(4.302653 * 0.1 / 3**0.5, rel=1e-5)
+    assert (found["n"], found["better"]) == (3, 3)
+
+
+def test_the_table_pairs_by_seed(tmp_path):
+    small = experiments.EXPERIMENTS["zero-gradient-step"].quick()
+    fixed = {"lr": 2e-4, "steps": 9, "rollouts": 64, "initial acr": 0.5, "acr": 0.4, "norm": 1.0}
+    records = [
+        {
+            "tier": "acr80",
+            "arm": arm.label,
+            "seed": seed,
+            **fixed,
+            **dict.fromkeys(evidence.MEASURES, 0.5 + 0.1 * seed + 0.05 * place),
+        }
+        for place, arm in enumerate(small.arms)
+        for seed in (2, 0, 1)
+    ]
+    as_json, page = evidence.write_evidence(small, records, tmp_path, command="made by hand")
+    rows = json.loads(as_json.read_text())["rows"]
+    assert rows[1]["pass@1 difference"]["mean"] == pytest.approx(0.05)
+    assert rows[1]["seeds"] == 3
+    assert "+5.0 [+5.0, +5.0]" in page.read_text()
