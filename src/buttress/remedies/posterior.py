@@ -60,6 +60,11 @@ class Posterior(Estimator):
     Without one the belief is the running batch mean. With tied_only mixed groups are GRPO
     (population deviation).
 
+    Measured: docs/evidence/posterior.md. On a tiny model, at equal rollouts and over 6 seeds, the
+    mean pass@1 over the run was 1 to 3 points above GRPO with "auto" and 2 to 6 with strength 16,
+    also at GRPO's norm; the final pass@1 did not differ significantly, and at a starting ACR of
+    0.95 nothing is certain.
+
     Our reading: all of it is ours.
 
     Source: ours; virtual samples as in arXiv 2605.21125, with believed values instead of made-up
