@@ -1,39 +1,22 @@
-"""The command line: parses, calls, prints. What it prints is decided in `report`."""
+"""Commands that read recorded runs: diagnose, compare, replay, prompts."""
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 
-from buttress import __version__
-from buttress.cli_lab import lab
-from buttress.cli_options import JUDGING, OUTPUT, Reading, names
+from buttress.cli.options import JUDGING, OUTPUT, Reading, names, standard_output
 from buttress.errors import ButtressError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from buttress.report import Diagnosis
-
-DONE, FOUND, UNUSABLE = 0, 1, 2
-
-app = App(
-    name="buttress",
-    help="Is a group-relative RL run learning from what it samples, and if not, why?",
-    version=__version__,
-    result_action="return_value",
-)
-app.register_install_completion_command(help="Install shell completion for bash, zsh or fish.")
 
 FailOn = Literal["never", "warning", "error"]
 _LIMITS = {"warning": 2, "error": 3, "never": 4}  # severities from which the exit code is 1
 
 
-@app.command
 def diagnose(
     *paths: str,
     json: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False,
@@ -74,7 +57,6 @@ def diagnose(
     return _deliver(diagnosis, json=json, html=html, fail_on=fail_on)
 
 
-@app.command
 def compare(
     first: str,
     second: str,
@@ -101,11 +83,10 @@ def compare(
     if json:
         sys.stdout.write(comparison.to_json() + "\n")
     else:
-        comparison.render(_stdout())
-    return DONE
+        comparison.render(standard_output())
+    return 0
 
 
-@app.command
 def replay(
     path: str,
     /,
@@ -138,11 +119,10 @@ def replay(
     if json:
         sys.stdout.write(replayed.as_json(outcomes) + "\n")
     else:
-        replayed.render(outcomes, _stdout())
-    return DONE
+        replayed.render(outcomes, standard_output())
+    return 0
 
 
-@app.command
 def prompts(
     path: str,
     /,
@@ -172,116 +152,8 @@ def prompts(
     if json:
         sys.stdout.write(prompt_rows.as_json(rows) + "\n")
     else:
-        prompt_rows.render(rows, _stdout())
-    return DONE
-
-
-@app.command
-def explain(rule: str | None = None, /) -> int:
-    """Show the page of a rule; without a name, the list.
-
-    Parameters
-    ----------
-    rule
-        Name or code, e.g. advantage-collapse or BT101.
-    """
-    from buttress.report import pages
-
-    pages.explain(rule, _stdout())
-    return DONE
-
-
-@app.command
-def remedies(
-    name: str | None = None, /, *, json: Annotated[bool, Parameter(negative="")] = False
-) -> int:
-    """Show the catalogue of remedies: paper, formula, cost, where each plugs in.
-
-    Parameters
-    ----------
-    name
-        One remedy, e.g. avspo; without a name, the list.
-    json
-        Print a list of objects with name, paper, kind and options.
-    """
-    from buttress.report import pages
-
-    pages.remedies(name, _stdout(), as_json=json)
-    return DONE
-
-
-@app.command
-def demo(
-    *,
-    out: str = "buttress-demo",
-    steps: int | None = None,
-    seed: int = 0,
-    html: str | None = None,
-) -> int:
-    """Train a tiny language model with GRPO and with AVSPO, diagnose both, write a report.
-
-    Needs the extra `trl`; takes one to three minutes on two cores; downloads nothing.
-
-    Parameters
-    ----------
-    out
-        Directory for the two runs and their reports.
-    steps
-        Training steps of each run; by default as many as the task needs.
-    seed
-        Seed of data order and sampling, the same for both runs.
-    html
-        Write the HTML report here instead of into the directory.
-    """
-    from buttress.lab.show import show_demo
-
-    show_demo(out, steps=steps, seed=seed, html=html, console=_stdout())
-    return DONE
-
-
-app.command(lab)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    _ready_stdout()
-    try:
-        code = app(arguments, exit_on_error=False, print_error=True)
-        sys.stdout.flush()
-    except CycloptsError:
-        code = UNUSABLE
-    except ButtressError as fault:
-        from buttress.report.hostile import safe_text
-
-        print(f"buttress: {safe_text(str(fault))}", file=sys.stderr)  # noqa: T201
-        code = UNUSABLE
-    except KeyboardInterrupt:
-        code = 130
-    except BrokenPipeError:
-        # the reader of our output went away (head, a closed pager)
-        _silence_stdout()
-        code = DONE
-    except OSError as fault:
-        where = f"{fault.filename}: " if fault.filename else ""
-        sys.stderr.write(f"buttress: {ascii(where)[1:-1]}{fault.strerror or fault}\n")
-        _silence_stdout()
-        code = UNUSABLE
-    sys.exit(code if isinstance(code, int) else DONE)
-
-
-def _ready_stdout() -> None:
-    """Let every text be written, whatever the encoding, and nowhere where the stream is closed."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    if not encoding.lower().startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _silence_stdout() -> None:
-    """Keep the interpreter from flushing into a broken stream at its end."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        prompt_rows.render(rows, standard_output())
+    return 0
 
 
 def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: FailOn) -> int:
@@ -292,15 +164,9 @@ def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: Fai
     if json:
         sys.stdout.write(diagnosis.to_json() + "\n")
     else:
-        console = _stdout()
+        console = standard_output()
         terminal.render(diagnosis, console)
         if written:
             console.print(f"report: {safe_text(written)}", markup=False, highlight=False)
     worst = max((int(finding.severity) for finding in diagnosis.findings), default=0)
-    return FOUND if worst >= _LIMITS[fail_on] else DONE
-
-
-def _stdout() -> Console:
-    from rich.console import Console
-
-    return Console()
+    return 1 if worst >= _LIMITS[fail_on] else 0

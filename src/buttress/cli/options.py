@@ -10,6 +10,8 @@ from cyclopts import Group, Parameter
 from buttress.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from buttress.groups import Run
     from buttress.rules import Case
 
@@ -87,3 +89,10 @@ def mapping(pairs: list[str]) -> dict[str, str]:
             raise UsageError(f"--map takes CANONICAL=COLUMN, e.g. reward=score; got {pair!r}")
         found[canonical] = column
     return found
+
+
+def standard_output() -> Console:
+    """Return a console that prints to standard output."""
+    from rich.console import Console
+
+    return Console()
