@@ -1,0 +1,1 @@
+"""At scale: select problems, train, evaluate, on real models and data, with TRL and accelerate."""
