@@ -44,6 +44,7 @@ class Part(NamedTuple):
     changes: Changes
     columns: dict[str, None]
     mapped: set[str]
+    filtered: bool
 
 
 class RolloutBuilder:
@@ -84,7 +85,7 @@ class RolloutBuilder:
         self._fetchers.append(fetch)
         return len(self._paths) - 1
 
-    def add(self, file: int, rows: Any, columns: Mapping[str, Any]) -> None:
+    def add(self, file: int, rows: Any, columns: Mapping[str, Any], lines: Any = None) -> None:
         """Add rows of one file.
 
         Parameters
@@ -100,10 +101,13 @@ class RolloutBuilder:
             ``sample``, ``reward``, ``reward/<name>``, ``correct``, ``advantage``, ``length``,
             ``truncated``: numeric array, or a list of numbers, booleans and None. Text that spells
             a number is taken as one and said; anything else there is unknown and a problem.
+        lines
+            Where problems of the rows are placed, if a line may hold several rows.
         """
         rows = np.asarray(rows, dtype=np.int32)
         chunk: dict[str, Any] = {"file": np.int32(file), "row": rows}
-        where = values.Place(self.problems, self._paths[file], rows)
+        lines = rows if lines is None else np.asarray(lines, dtype=np.int32)
+        where = values.Place(self.problems, self._paths[file], lines)
         for name, column in columns.items():
             if name in CODED:
                 chunk[name] = self._interned[name].codes(column)
@@ -163,6 +167,7 @@ class RolloutBuilder:
             self._changes,
             self.columns,
             self.mapped,
+            self.facts.filtered,
         )
 
     def absorb(self, part: Part) -> None:
@@ -179,7 +184,10 @@ class RolloutBuilder:
             self._scalars.setdefault(name, []).extend(entries)
         self.problems.absorb(part.problems)
         self._changes.absorb(part.changes, self.problems)
-        self.note(unreadable=self.facts.unreadable + part.unreadable)
+        self.note(
+            unreadable=self.facts.unreadable + part.unreadable,
+            filtered=self.facts.filtered or part.filtered,
+        )
         self._inferred |= dict.fromkeys(part.inferred)
         self.columns |= part.columns
         self.mapped |= part.mapped
