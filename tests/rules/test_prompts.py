@@ -1,11 +1,10 @@
-from math import comb
-
 import numpy as np
 import pytest
 
 from buttress.groups import Groups
 from buttress.rules import Severity
-from buttress.rules.prompt_counts import Counts, count_groups, count_prompts, tie_curve
+from buttress.rules.floor import floor_curve
+from buttress.rules.prompt_counts import Counts, count_groups, count_prompts
 from tests.rules.runs import binary, names, of, steps_of, the
 
 
@@ -19,6 +18,9 @@ class TestGroupSizeFloor:
     def test_half_of_the_prompts_never_solved(self, size):
         found = the(self.run(np.repeat([0.0, 0.364], 400), size), self.rule)
         assert found.evidence["floor"] == pytest.approx(0.5, abs=0.08)
+        low, high = found.evidence["floor_interval"]
+        assert low < 0.5 < high
+        assert high - low < 0.15
         tied = dict(zip(found.evidence["sizes"], found.evidence["tied"], strict=True))
         for m, expected in ((2, 0.77), (4, 0.59), (8, 0.51)):
             assert tied[m] == pytest.approx(expected, abs=0.03)
@@ -30,7 +32,7 @@ class TestGroupSizeFloor:
     def test_curve_of_equal_prompts(self):
         groups = self.run(np.full(4000, 0.18))
         counts = count_groups(groups, groups.rewards)
-        curve = tie_curve(count_prompts(groups, counts, late=True))
+        curve = floor_curve(count_prompts(groups, counts, late=True))
         np.testing.assert_allclose(curve.tied, [0.705, 0.453, 0.205, 0.042], atol=0.02)
 
     def test_silent_on_truncation_and_on_few_prompts(self):
@@ -47,29 +49,9 @@ class TestGroupSizeFloor:
         assert the(groups, self.rule).evidence["sizes"] == [2, 4, 8, 16]
 
 
-def test_tie_curve_by_enumeration():
-    tries, wins = np.array([8, 9, 12]), np.array([0.0, 3.0, 12.0])
-    curve = tie_curve(Counts(tries, wins))
-    assert curve.sizes == (2, 4, 8)
-    for m, tied in zip(curve.sizes, curve.tied, strict=True):
-        exact = [
-            (comb(int(c), m) + comb(int(n - c), m)) / comb(int(n), m)
-            for n, c in zip(tries, wins, strict=True)
-        ]
-        assert tied == pytest.approx(np.mean(exact))
-
-
-def test_tie_curve_is_unbiased():
-    rng = np.random.default_rng(3)
-    p = rng.beta(0.5, 0.9, 40_000)
-    curve = tie_curve(Counts(np.full(len(p), 16), rng.binomial(16, p).astype(float)))
-    expected = [(p**m + (1 - p) ** m).mean() for m in curve.sizes]
-    np.testing.assert_allclose(curve.tied, expected, atol=0.01)
-
-
 @pytest.mark.parametrize("tries", [[], [0], [1], [4, 4]])
 def test_too_few_rollouts_have_no_curve(tries):
-    assert tie_curve(Counts(np.array(tries, dtype=int), np.zeros(len(tries)))) is None
+    assert floor_curve(Counts(np.array(tries, dtype=int), np.zeros(len(tries)))) is None
 
 
 class TestVerifier:

@@ -8,8 +8,14 @@ from buttress.measures.collapse import CollapseCounts, collapse_rate
 from buttress.measures.components import ComponentCounts, collapse_rate_by_reward, reward_names
 from buttress.measures.composition import Composition, GroupCounts, composition
 from buttress.measures.differences import Difference, paired_difference, rate_difference
+from buttress.measures.difficulty import Difficulty
 from buttress.measures.duplicates import DuplicateCounts, distinct_completions, duplicates
-from buttress.measures.intervals import clustered_rate_interval, wilson_interval
+from buttress.measures.expectation import Expected, expected_ties, tie_chances
+from buttress.measures.intervals import (
+    bounded_mean_interval,
+    clustered_rate_interval,
+    wilson_interval,
+)
 from buttress.measures.levels import KINDS, Levels, kinds
 from buttress.measures.prompts import PromptCounts, PromptTable, prompt_counts, success_column
 from buttress.measures.signal import SignalCounts, signal
@@ -25,7 +31,9 @@ __all__ = [
     "ComponentCounts",
     "Composition",
     "Difference",
+    "Difficulty",
     "DuplicateCounts",
+    "Expected",
     "GroupCounts",
     "GroupSummary",
     "KeyedCounts",
@@ -37,6 +45,7 @@ __all__ = [
     "StepTable",
     "Stream",
     "ValueCounts",
+    "bounded_mean_interval",
     "by_step",
     "clustered_rate_interval",
     "collapse_rate",
@@ -44,6 +53,7 @@ __all__ = [
     "composition",
     "distinct_completions",
     "duplicates",
+    "expected_ties",
     "kinds",
     "paired_difference",
     "prompt_counts",
@@ -52,5 +62,6 @@ __all__ = [
     "signal",
     "spread",
     "success_column",
+    "tie_chances",
     "wilson_interval",
 ]

@@ -79,6 +79,39 @@ def clustered_rate_interval(
     return wilson_interval(float(hits.sum()) / n * effective, effective, confidence=confidence)
 
 
+def bounded_mean_interval(values: ArrayLike, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Return an interval of the mean of independent values in [0, 1].
+
+    A Wilson interval with the number of trials of a coin whose mean would vary as much as this
+    one, reduced by ``(z / t)^2`` for few values. For values of 0 and 1 alone it is the Wilson
+    interval of their rate but for that; without any spread each value counts as one trial.
+
+    Parameters
+    ----------
+    values
+        Shape ``(value,)``. None give NaN bounds.
+
+    Source: E. Korn and B. Graubard, Survey Methodology 24 (1998), for the effective trials.
+
+    Examples
+    --------
+    >>> low, high = bounded_mean_interval([0.2, 0.4, 0.3, 0.5, 0.1] * 20)
+    >>> round(low, 2), round(high, 2)
+    (0.27, 0.33)
+    """
+    _check(confidence)
+    known = np.asarray(values, dtype=np.float64)
+    n = len(known)
+    if not n:
+        return nan, nan
+    mean = min(max(float(known.mean()), 0.0), 1.0)
+    spread = float(known.var(ddof=1)) if n > 1 else 0.0
+    trials = float(n)
+    if spread > 0 and 0 < mean < 1:
+        trials = mean * (1 - mean) / (spread / n) * _few(n - 1, confidence)
+    return wilson_interval(mean * trials, trials, confidence=confidence)
+
+
 def _effective_trials(
     hits: NDArray[np.float64], tries: NDArray[np.float64], confidence: float
 ) -> float:
@@ -92,11 +125,15 @@ def _effective_trials(
     design_effect = clustered / independent
     if n <= k or design_effect <= 1:
         return n
+    return max(1.0, n / design_effect * _few(k - 1, confidence))
+
+
+def _few(degrees: int, confidence: float) -> float:
+    """Return ``(z / t)^2``: what an uncertain spread costs."""
     from scipy.special import stdtrit  # slow to import
 
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    t = float(stdtrit(k - 1, 0.5 + confidence / 2))
-    return max(1.0, n / design_effect * (z / t) ** 2)
+    return (z / float(stdtrit(degrees, 0.5 + confidence / 2))) ** 2
 
 
 def _check(confidence: float) -> None:

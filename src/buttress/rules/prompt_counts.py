@@ -1,4 +1,4 @@
-"""Tries and successes per prompt, and what they foretell for other group sizes."""
+"""Tries and successes per prompt, and equal completions with different verdicts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from buttress.rules import thresholds as at
 from buttress.rules.repeats import UNKNOWN, text_codes
 
 _PART = 4000  # groups in which equal completions are compared
-_MOST = 64  # largest group size that is looked at
 
 
 class Counts(NamedTuple):
@@ -21,18 +20,6 @@ class Counts(NamedTuple):
 
     tries: NDArray[np.int64]
     wins: NDArray[np.float64]
-
-
-class TieCurve(NamedTuple):
-    """Expected share of tied groups by group size, over prompts with enough rollouts."""
-
-    sizes: tuple[int, ...]
-    tied: tuple[float, ...]
-    never: float  # share expected to be all wrong at the largest size
-    always: float
-    next_gain: float  # what one more doubling would free
-    floor: float
-    prompts: int
 
 
 class Pairs(NamedTuple):
@@ -73,50 +60,6 @@ def count_prompts(groups: Groups, counts: Counts, *, late: bool) -> Counts:
         np.bincount(of_group, weights=counts.tries[chosen], minlength=n).astype(np.int64),
         np.bincount(of_group, weights=counts.wins[chosen], minlength=n).astype(np.float64),
     )
-
-
-def tie_curve(counts: Counts) -> TieCurve | None:
-    """Return the tied share at sizes 2, 4, 8, ..., None where prompts have fewer than 8 rollouts.
-
-    ``P(tie | c of n) = [C(c, m) + C(n - c, m)] / C(n, m)``, which is unbiased for
-    ``p^m + (1 - p)^m``. The largest size is one that at least half of the prompts reach.
-
-    Examples
-    --------
-    >>> curve = tie_curve(Counts(np.full(4, 16), np.array([0.0, 0.0, 6.0, 6.0])))
-    >>> [round(share, 2) for share in curve.tied]
-    [0.75, 0.56, 0.5, 0.5]
-    """
-    tried = counts.tries[counts.tries > 0]
-    if not len(tried):
-        return None
-    largest = 2 ** int(np.log2(max(min(float(np.median(tried)), _MOST), 1)))
-    if largest < 8:
-        return None
-    chosen = counts.tries >= largest
-    n, c = counts.tries[chosen].astype(np.float64), counts.wins[chosen]
-    always, never = np.ones(len(n)), np.ones(len(n))
-    sizes, tied = [], []
-    for drawn in range(largest):
-        always *= np.maximum(c - drawn, 0) / (n - drawn)
-        never *= np.maximum(n - c - drawn, 0) / (n - drawn)
-        if drawn + 1 >= 2 and (drawn + 1) & drawn == 0:
-            sizes.append(drawn + 1)
-            tied.append(float((always + never).mean()))
-    gain, floor = _beyond(tied)
-    return TieCurve(
-        tuple(sizes), tuple(tied), float(never.mean()), float(always.mean()), gain, floor, len(n)
-    )
-
-
-def _beyond(tied: list[float]) -> tuple[float, float]:
-    """Return what the next doubling frees and where the curve ends, by Aitken's extrapolation."""
-    before, last = tied[-3] - tied[-2], tied[-2] - tied[-1]
-    if last <= 0:
-        return 0.0, tied[-1]
-    ratio = last / before if before > 0 else 1.0
-    # a curve that does not slow down has no floor in sight
-    return (last * ratio, tied[-1] - last * ratio / (1 - ratio)) if ratio < 1 else (last, 0.0)
 
 
 def contradictions(groups: Groups, success: NDArray[np.float64]) -> Pairs | None:

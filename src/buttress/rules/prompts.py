@@ -12,12 +12,8 @@ from buttress.rules import thresholds as at
 from buttress.rules.case import Case
 from buttress.rules.causes import cause, collapse_severity
 from buttress.rules.finding import Advice, Finding, Severity
-from buttress.rules.prompt_counts import (
-    Counts,
-    contradictions,
-    count_prompts,
-    tie_curve,
-)
+from buttress.rules.floor import floor_curve
+from buttress.rules.prompt_counts import Counts, contradictions, count_prompts
 from buttress.rules.rule import Rule, rule
 
 CHANGE_PROMPTS = Advice(
@@ -51,16 +47,19 @@ def group_size_floor(this: Rule, case: Case) -> Iterator[Finding]:
 
     What it sees
         The share of tied groups at sizes 2, 4, 8, ... up to the rollouts that prompts have,
-        estimated from their success counts. Speaks when the next doubling is expected to free
-        fewer than 5 % of the groups and more than 20 % would stay tied.
+        estimated from their success counts, and the floor under it: the share of the prompts with
+        a success rate of 0 or 1. Speaks when the next doubling is expected to free fewer than 5 %
+        of the groups, and when more than 20 % would stay tied at any size.
     Why it matters
         Twice the rollouts for nothing.
     How sure
         The curve is unbiased: drawing m of n rollouts with c successes without replacement ties
-        with probability [C(c, m) + C(n-c, m)] / C(n, m). The floor beyond the largest size is an
-        extrapolation (Aitken). Rollouts of a prompt are pooled over the second half of the run.
+        with probability [C(c, m) + C(n-c, m)] / C(n, m). The floor is a model's: some prompts have
+        rate 0, some 1, the rates of the others are Beta. Its 95 % interval stands beside it, and
+        the rule is silent where that reaches below 10 %. A rate too small to show in the rollouts
+        at hand counts as 0. Rollouts of a prompt are pooled over the second half of the run.
     What to do
-        Change the prompts.
+        Change the prompts. `buttress plan` shows the whole curve, with intervals and costs.
     When to ignore
         When the prompts will change anyway.
     References
@@ -69,18 +68,21 @@ def group_size_floor(this: Rule, case: Case) -> Iterator[Finding]:
     if collapse_severity(case) is None or case.course.mastered or cause(case):
         return
     counts = case.success_counts
-    curve = tie_curve(count_prompts(case.groups, counts, late=True)) if counts else None
+    curve = floor_curve(count_prompts(case.groups, counts, late=True)) if counts else None
     if curve is None or curve.prompts < at.FLOOR_PROMPTS:
         return
-    if curve.next_gain >= at.FLOOR_GAIN or not curve.floor > at.FLOOR_LEVEL:
+    sure = curve.floor > at.FLOOR_LEVEL and curve.floor_interval[0] > at.FLOOR_LEVEL / 2
+    if curve.next_gain >= at.FLOOR_GAIN or not sure:
         return
     shares = ", ".join(f"{one:.0%}" for one in curve.tied)
+    low, high = curve.floor_interval
     yield this.finding(
         Severity.INFO,
-        f"a larger group stops helping at about {curve.floor:.0%} tied groups: "
-        f"{shares} at sizes {', '.join(map(str, curve.sizes))}",
+        f"a larger group stops helping at about {curve.floor:.0%} tied groups (95 %: {low:.0%} to "
+        f"{high:.0%}): {shares} at sizes {', '.join(map(str, curve.sizes))}",
         {
             "floor": curve.floor,
+            "floor_interval": [low, high],
             "sizes": list(curve.sizes),
             "tied": list(curve.tied),
             "never_solved": curve.never,
