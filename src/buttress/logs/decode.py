@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from buttress.logs import finish
 from buttress.logs.columns import is_telling
 from buttress.logs.lines import Block, valid_utf8
 from buttress.logs.prose import JsonTexts, text_of
@@ -32,6 +33,7 @@ _TEXT_KINDS: dict[str, _Kind] = {
     "prompt_id": _IDENTITY,
     "prompt": (str | None, None),
     "completion": _ENCODED,
+    finish.NAME: (Any, None),
 }
 _FAULTS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
@@ -224,7 +226,7 @@ def _integer(digits: str) -> int | float:
 
 
 def _suited(value: Any, kind: _Kind) -> Any:
-    if kind is _NUMBER:
+    if kind is _NUMBER or kind[0] is Any:
         return value
     text = text_of(value)
     return msgspec.json.encode(text) if kind is _ENCODED else text

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from buttress.logs import files as log_files
+from buttress.logs import finish
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.columns import ALIASES, COMPONENT, IDENTITY, is_telling, resolve
 from buttress.logs.decode import TEXTS
@@ -72,6 +73,7 @@ def _has(row: Row, name: str) -> bool:
 def plan_of(row: Row, path: Path, *, builder: RolloutBuilder) -> Plan | None:
     """Return which column is what, from a row with an example of each; None for no rollouts."""
     found = resolve(row, builder)
+    ended = _ended(row, found, builder)
     columns = {
         name: column
         for name, column in found.items()
@@ -79,19 +81,36 @@ def plan_of(row: Row, path: Path, *, builder: RolloutBuilder) -> Plan | None:
     }
     if not any(map(is_telling, columns)):
         return None
+    converts = (finish.truncated_by,) if ended else ()
+    columns |= ended
     constants = {}
     if "step" not in columns and _NAMED_STEP.fullmatch(log_files.plain_stem(path)):
         constants["step"] = step_of_name(path)
         builder.infer("step: from the file name")
     if "reward" in columns:
-        return Plan(columns, constants)
+        return Plan(columns, constants, converts=converts)
     if any(name.startswith(COMPONENT) for name in columns):
         builder.infer("reward: the sum of the components, unweighted (the log has no total)")
-        return Plan(columns, constants, converts=(_sum,))
+        return Plan(columns, constants, converts=(*converts, _sum))
     if "reward" not in found:
         message = _NO_REWARD.format(", ".join(sorted(row)[:20]))
         builder.problems.once((path, "reward"), str(path), 0, message)
-    return Plan(columns, constants)
+    return Plan(columns, constants, converts=converts)
+
+
+def _ended(row: Row, found: dict[str, str], builder: RolloutBuilder) -> dict[str, str]:
+    """Return the column that says in words why completions ended; where it is mapped it leaves
+    `found`, and a column that says in numbers which are truncated goes first.
+    """
+    if "truncated" not in found:
+        column = finish.reason_column(row)
+        if column:
+            builder.infer(f"truncated: where {column} names the length cap")
+        return {finish.NAME: column} if column else {}
+    mapped = builder.options.map.get("truncated")
+    if mapped is None or not isinstance(row.get(mapped), str) or numeric(row[mapped]):
+        return {}
+    return {finish.NAME: found.pop("truncated")}
 
 
 def _usable(name: str, column: str, value: Any, path: Path, builder: RolloutBuilder) -> bool:

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from buttress.logs import files as log_files
-from buttress.logs import lazy, parquet
+from buttress.logs import finish, lazy, parquet
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.csv_file import Chunk, CsvFile
 from buttress.logs.generic import is_rollout, plan_of
@@ -24,7 +24,7 @@ from buttress.logs.values import NULLS, short
 
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 _TRUTH = {"true": 1.0, "false": 0.0}
-_IDENTITIES = ("group", "prompt_id", "prompt")
+_WORDS = ("group", "prompt_id", "prompt", finish.NAME)
 _LOOKED_AT = 8
 _NONE = "no rollouts: no column has a reward or a completion; there are: {}"
 
@@ -139,7 +139,7 @@ def _column(chunk: Chunk, name: str, plan: Plan, path: Path, builder: RolloutBui
     fields = chunk.columns[plan.columns[name]]
     if name == "completion":
         return fields
-    if name in _IDENTITIES:
+    if name in _WORDS:
         return [field or None for field in fields]
     values, strange = _numbers(fields)
     for at in strange.tolist():
