@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+from typing import ClassVar
 
 import numpy as np
+import polars as pl
 import pytest
 
 import buttress as bt
@@ -335,3 +337,35 @@ class TestUsage:
         write(tmp_path / "1.jsonl", FOUR)
         with pytest.raises(UsageError, match="group size"):
             bt.read(tmp_path, group_size=size)
+
+
+class TestForeignColumns:
+    ROWS: ClassVar = [{"my_score": at % 2, "batch": at // 4, "text": "x"} for at in range(8)]
+
+    @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
+    def test_the_columns_of_the_file_and_the_remedy_are_named(self, tmp_path, name):
+        path = tmp_path / name
+        frame = pl.DataFrame(self.ROWS)
+        write_as = {".jsonl": frame.write_ndjson, ".csv": frame.write_csv}
+        write_as.get(path.suffix, frame.write_parquet)(path)
+        with pytest.raises(InputError, match=r"columns my_score, batch, text.*--map reward=COLUMN"):
+            bt.read(path)
+        run = bt.read(path, map={"reward": "my_score", "group": "batch"})
+        assert run.groups.sizes.tolist() == [4, 4]
+
+    def test_beside_rollouts(self, tmp_path):
+        write(tmp_path / "1.jsonl", FOUR)
+        write(tmp_path / "2.jsonl", self.ROWS)
+        (problem,) = bt.read(tmp_path).problems
+        assert "my_score, batch, text" in problem.message
+
+    def test_very_many_columns_are_counted(self, tmp_path):
+        row = {f"c{at}": "x" for at in range(100)}
+        with pytest.raises(InputError, match=r"c0, c1.*c29 and 70 more"):
+            bt.read(write(tmp_path / "a.jsonl", [row]))
+
+    def test_a_document_is_no_table(self, tmp_path):
+        (tmp_path / "config.json").write_text('{"lr": 0.1}')
+        with pytest.raises(InputError) as caught:
+            bt.read(tmp_path)
+        assert "lr" not in str(caught.value)

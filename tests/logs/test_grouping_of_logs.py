@@ -55,6 +55,7 @@ class TestByWhat:
         assert run.groups.rewards.tolist() == [*range(10)] * 2
         assert (run.facts.grouped_by, run.facts.group_size) == ("position", 4)
         assert "every 4 consecutive rows" in run.source.inferred[-1]
+        assert run.problems == ()
 
     def test_position_never_crosses_files(self, tmp_path):
         for name in "ab":
@@ -65,6 +66,8 @@ class TestByWhat:
         run = bt.read(write(tmp_path / "a.jsonl", self.rows), group_size=2)
         assert run.groups.sizes.tolist() == [3, 2, 2, 2]
         assert (run.facts.grouped_by, run.facts.group_size) == ("key", 2)
+        (problem,) = run.problems
+        assert "the group size 2 was not used to form groups" in problem.message
 
     def test_nothing_to_group_by(self, tmp_path):
         path = write(tmp_path / "a.jsonl", [{"step": 1, "reward": at % 2} for at in range(8)])

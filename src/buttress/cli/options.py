@@ -29,7 +29,8 @@ class Reading:
     Parameters
     ----------
     format
-        Read every file as this format instead of recognising it.
+        Read every file as this format instead of recognising it: trl, verl, prime-rl, verifiers,
+        nemo-rl, areal, skyrl, inspect_ai, generic.
     map
         Read COLUMN as a column of the rollout table, e.g. --map reward=my_score. Repeatable.
     group_size

@@ -41,7 +41,8 @@ def read(
         A file, a directory, a pattern, several of them, a pandas or Polars frame, or a list of
         dicts with the columns of the rollout table. Files may be compressed with gzip or zstd.
     format
-        Name of the format, where it should not be recognised: ``trl``, ``verl``, ``generic``.
+        Name of the format, where it should not be recognised: ``trl``, ``verl``, ``prime-rl``,
+        ``verifiers``, ``nemo-rl``, ``areal``, ``skyrl``, ``inspect_ai``, ``generic``.
     map
         Column of the rollout table -> name of the column in the log.
     group_size

@@ -19,6 +19,10 @@ Rows = dict[str, NDArray[Any]]
 
 _BY_PROMPT = "groups: rows of one step and one {} (the log names no groups)"
 _BY_POSITION = "groups: every {} consecutive rows of a step (the log names no groups)"
+_SIZE_UNUSED = (
+    "the group size {} was not used to form groups, since the log names its groups; it only says "
+    "how many rollouts a whole group has"
+)
 _UNGROUPED = (
     "{} rows name neither a group nor a prompt, so nothing says which rollouts were compared: "
     "name the column with --map group=COLUMN, or give --group-size N if the rows of a group "
@@ -91,6 +95,8 @@ def _identities(
         return identity, np.arange(int(identity.max()) + 1)
     if group is None:
         group = np.full(len(step), -1, dtype=np.int64)
+    if builder.options.group_size and names and not _positional(builder):
+        builder.problem("", 0, _SIZE_UNUSED.format(builder.options.group_size))
     identity = group.astype(np.int64)
     by_prompt = (group < 0) & (prompt >= 0)
     identity[by_prompt] = prompt[by_prompt] + len(names)

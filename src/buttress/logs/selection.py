@@ -15,6 +15,7 @@ from buttress.logs.reader import Reader, ReadOptions, readers
 
 _VALIDATION = re.compile(r"val|valid|validation|eval|evals|evaluation|test", re.IGNORECASE)
 _LISTED = 8
+_COLUMNS = 30
 
 
 @dataclass
@@ -161,7 +162,10 @@ def _report(found: Selection, builder: RolloutBuilder) -> None:
     if found.pickled:
         _tell(builder, found.pickled, files.PICKLE_ADVICE)
     if found.unknown:
-        _tell(builder, found.unknown, "neither rollouts nor metrics in a known format; left out")
+        message = (
+            f"neither rollouts nor metrics in a known format; left out {_columns(found.unknown)}"
+        )
+        _tell(builder, found.unknown, message.rstrip())
 
 
 def _tell(builder: RolloutBuilder, paths: list[Path], message: str) -> None:
@@ -174,12 +178,29 @@ def _nothing(found: Selection) -> str:
     if found.pickled:
         parts.append(f"{_names(found.pickled)}: {files.PICKLE_ADVICE}")
     if found.unknown:
+        formats = ", ".join(dict.fromkeys(one.name for one in readers()))
         parts.append(
-            f"no rollouts or metrics in {_names(found.unknown)}. Known are TRL's completions, "
-            "verl's dumps, and JSONL, CSV or Parquet with a row per rollout and a column reward "
-            "(name others with --map reward=COLUMN)"
+            f"no rollouts or metrics in {_names(found.unknown)} {_columns(found.unknown)}".rstrip()
+            + f". Known are the formats {formats}; generic is JSONL, CSV or Parquet with a row per "
+            "rollout and a column reward"
         )
     return "; ".join(parts) or "nothing to read"
+
+
+def _columns(paths: list[Path]) -> str:
+    """Return the columns of the first file that is a table, and how to name them; else nothing."""
+    from buttress.logs.tables import columns_of
+
+    for path in paths[:_LISTED]:
+        columns = columns_of(path)
+        if columns:
+            more = f" and {len(columns) - _COLUMNS} more" if len(columns) > _COLUMNS else ""
+            named = ", ".join(columns[:_COLUMNS]) + more
+            return (
+                f"({path.name} has the columns {named}; if they are rollouts, say which is which: "
+                "--map reward=COLUMN --map group=COLUMN) "
+            )
+    return ""
 
 
 def _names(paths: list[Path]) -> str:

@@ -19,10 +19,11 @@ from buttress.logs.generic import is_rollout, plan_of
 from buttress.logs.jsonl import Plan, Row
 from buttress.logs.metric_files import add_metrics, is_metrics
 from buttress.logs.reader import Kind, ReadOptions
-from buttress.logs.rows import numeric
+from buttress.logs.rows import first_rows, numeric
 from buttress.logs.values import NULLS, short
 
 _SUFFIXES = (".parquet", ".csv", ".tsv")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _WORDS = ("group", "prompt_id", "prompt", finish.NAME)
 _LOOKED_AT = 8
@@ -92,6 +93,21 @@ def _examples(path: Path, head: bytes) -> list[Row]:
         return []
     rows = table.first(head, _LOOKED_AT) or [[""] * len(table.names)]
     return [dict(zip(table.names, map(_guess, row), strict=True)) for row in rows]
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the columns of a table's first rows, also of JSON lines; none of anything else."""
+    suffix = log_files.plain_suffix(path)
+    if suffix not in (*_SUFFIXES, *JSON_SUFFIXES) or log_files.unreadable(path):
+        return []
+    try:
+        head = log_files.head(path)
+        rows = first_rows(head) if suffix in JSON_SUFFIXES else _examples(path, head)
+    except OSError:
+        return []
+    if suffix == ".json" and len(rows) < 2:  # a document and no table
+        return []
+    return list(dict.fromkeys(str(name) for row in rows for name in row))
 
 
 def _guess(field: str) -> Any:
