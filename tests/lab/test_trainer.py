@@ -14,10 +14,12 @@ torch = require("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 from buttress.lab import evidence, experiments  # noqa: E402  after the skip
+from buttress.lab.credit import Credit, beliefs  # noqa: E402
 from buttress.lab.decoder import Decoder, Layout, Shape, load, save  # noqa: E402
 from buttress.lab.evaluation import Problems, evaluate, pass_at_k  # noqa: E402
-from buttress.lab.policy_training import Sampler, Setting, train_policy  # noqa: E402
-from buttress.lab.rollout import sample, token_logps  # noqa: E402
+from buttress.lab.policy_training import Setting, Update, train_policy  # noqa: E402
+from buttress.lab.rollout import Rollouts, sample, token_logps  # noqa: E402
+from buttress.remedies.losses import McpoHingeKl, PpoClip  # noqa: E402
 
 torch.set_num_threads(1)
 N, P, G, A, V = 3, 5, 4, 6, 11
@@ -142,8 +144,8 @@ def test_controls():
     tied = np.array([False, True])
 
     def controlled(control):
-        sampler = Sampler(model, toy(), Setting(control=control, seed=1))
-        return sampler.controlled(advantages, groups, tied)
+        credit = Credit(model, Setting(control=control, seed=1))
+        return credit.controlled(advantages, groups, tied)
 
     assert np.array_equal(controlled("none"), advantages)
     turned = controlled("random_sign_tied")
@@ -237,3 +239,84 @@ def test_the_table_pairs_by_seed(tmp_path):
     assert rows[1]["pass@1 difference"]["mean"] == pytest.approx(0.05)
     assert rows[1]["seeds"] == 3
     assert "+5.0 [+5.0, +5.0]" in page.read_text()
+
+
+def trained(**options):
+    torch.manual_seed(0)
+    model = Decoder(Shape(4, width=16, heads=2, inner=32))
+    setting = Setting(steps=60, lr=1e-2, warmup=1, evaluate_every=60, **options)
+    return train_policy(model, toy(), toy(), setting)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "grpo_vps"},
+        {"method": "ep_grpo"},
+        {"method": "rl_zvp"},
+        {"method": "mcpo", "loss": McpoHingeKl(), "updates": 4},
+        {"loss": PpoClip(beta=0.01)},
+        {"jitter": 1e-3, "method": "maxnorm_ac"},
+    ],
+    ids=lambda options: "-".join(map(str, options)),
+)
+def test_every_kind_of_remedy_learns(options):
+    evaluations = trained(**options).evaluations
+    assert evaluations[-1]["pass@1"] > evaluations[0]["pass@1"] + 0.3
+
+
+@pytest.mark.parametrize("reward", ["intuitor", "rent"])
+def test_an_internal_reward_raises_certainty_without_the_answers(reward):
+    torch.manual_seed(0)
+    model = Decoder(Shape(4, width=16, heads=2, inner=32))
+    problems = Problems(toy().prompt, toy().prompt)  # one token alone has one certainty per group
+    setting = Setting(reward=reward, steps=60, lr=1e-2, warmup=1, evaluate_every=60)
+    history = train_policy(model, problems, problems, setting)
+    assert history.steps["entropy"][-1] < 0.5 * history.steps["entropy"][0]
+    assert np.mean(history.steps["reward"][-5:]) > np.mean(history.steps["reward"][:5])
+
+
+def test_a_noisy_verifier_spoils_rewards_not_verdicts():
+    turned = trained(flip=0.5)
+    assert np.mean(turned.steps["reward"]) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(turned.steps["correct"]) < 0.4
+
+
+def test_beliefs_are_the_value_of_each_prefix(decoder):
+    prompt, _, _ = a_row()
+    answer = torch.randint(0, V, (N, 2), generator=torch.Generator().manual_seed(7))
+    batch = Problems(prompt, answer)
+    drawn = torch.randint(0, V, (N, 40, 2), generator=torch.Generator().manual_seed(8))
+    drawn[0, 0] = answer[0]
+    drawn[1, 0, 0] = answer[1, 0]
+    row = torch.cat([prompt, drawn.transpose(1, 2).flatten(1)], dim=1)
+    prior, after = beliefs(decoder, batch, Rollouts(row, drawn))
+    with torch.no_grad():
+        chance = decoder(
+            torch.cat([prompt, answer], dim=1), Layout.of(decoder.shape, P + 2, 0, 0)
+        ).softmax(-1)
+    first = chance[0, P - 1, answer[0, 0]].item()
+    second = chance[0, P, answer[0, 1]].item()
+    assert prior[0] == pytest.approx(first * second, rel=1e-4)
+    assert after[0] == pytest.approx([second, 1.0], rel=1e-4)
+    partly = after.reshape(N, 40, 2)[1, 0]
+    assert partly[0] > 0
+    assert partly[1] == float(drawn[1, 0, 1] == answer[1, 1])
+
+
+def test_shares_of_a_batch_have_the_gradient_of_the_whole(decoder):
+    prompt, _, _ = a_row()
+    drawn = sample(decoder, prompt, G, A, generator=torch.Generator().manual_seed(0))
+    logp, _ = token_logps(decoder, drawn, P)
+    advantages = torch.randn(N * G, generator=torch.Generator().manual_seed(1))
+    tied = np.zeros(N, dtype=bool)
+
+    def gradient(logp, n):
+        decoder.zero_grad()
+        update = Update(drawn, logp, advantages, tied, tied)
+        for share in update.shares(n):
+            (share.loss(decoder, Setting(), P) / n).backward()
+        return torch.cat([weight.grad.flatten() for weight in decoder.parameters()])
+
+    whole = gradient(logp, 1)
+    torch.testing.assert_close(gradient(logp.detach(), N), whole, rtol=1e-3, atol=1e-5)

@@ -1,9 +1,9 @@
 """One reinforcement learning run on a tiny decoder, readable from top to bottom.
 
-The loop is that of TRL's GRPOTrainer with one update per batch: sample groups, score, advantages by
-an estimator of `buttress.remedies`, a loss of `buttress.remedies.losses`, clip the gradient norm,
-step. Where it differs from TRL: completions have a fixed width, so that nothing is padded; the
-prompt of a group is computed once; and the run evaluates itself on held-out problems as it goes.
+The loop is that of TRL's GRPOTrainer: sample groups, score, advantages by an estimator of
+`buttress.remedies`, a loss of `buttress.remedies.losses`, clip the gradient norm, step. Where it
+differs from TRL: completions have a fixed width, so that nothing is padded; the prompt of a group
+is computed once; and the run evaluates itself on held-out problems as it goes.
 
 Like TRL, it steps the optimiser when all groups of a batch are tied: Adam's momentum moves the
 weights on. Skipping that step is an experiment of its own (`skip_silent_steps`).
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from buttress.groups import Groups
+from buttress.lab.credit import Control, Credit
 from buttress.lab.decoder import Decoder
 from buttress.lab.evaluation import Problems, evaluate
 from buttress.lab.rollout import Rollouts, sample, token_logps
+from buttress.lab.scoring import Reward, Scorer, verified
 from buttress.measures import GroupSummary
-from buttress.remedies import estimator
 from buttress.remedies.losses import Loss, PpoClip
-
-Control = Literal["none", "random_sign", "random_sign_tied", "grpo_norm"]
 
 
 @dataclass(frozen=True)
@@ -38,22 +37,36 @@ class Setting:
 
     Attributes
     ----------
+    method, options, loss
+        Names and options of `buttress.remedies`.
+    reward
+        ``verified``, or an internal reward, which never sees the answers.
+    flip, jitter
+        A noisy verifier: the chance that a verdict is turned, and the deviation of what is added.
     steps
         Budget of the run in batches of `prompts` groups: a method that draws more per update stops
         after fewer updates, so that all spend the same rollouts. `evaluate_every` counts alike.
+    updates
+        Optimiser steps per batch, each on its share of the prompts; 1 is on-policy.
     control
         ``random_sign`` gives each group's advantages a random sign, ``random_sign_tied`` those of
         tied groups only, ``grpo_norm`` scales the batch to the norm that GRPO's advantages have.
     resample
         Largest number of batches drawn until `prompts` groups are mixed; 1 draws once (GRPO).
+    tries
+        Samples per held-out problem, the largest k of pass@k.
     """
 
     method: str = "grpo"
     options: dict[str, Any] = field(default_factory=dict)
     loss: Loss = field(default_factory=PpoClip)
+    reward: Reward = "verified"
+    flip: float = 0.0
+    jitter: float = 0.0
     steps: int = 300
     prompts: int = 8
     group: int = 8
+    updates: int = 1
     lr: float = 1e-4
     warmup: int = 20
     clip_norm: float = 1.0
@@ -64,6 +77,7 @@ class Setting:
     resample: int = 1
     skip_silent_steps: bool = False
     evaluate_every: int = 50
+    tries: int = 16
 
 
 @dataclass
@@ -78,6 +92,13 @@ class History:
         """Append one step."""
         for name, value in values.items():
             self.steps.setdefault(name, []).append(float(value))
+
+    def look(
+        self, step: int, decoder: Decoder, held_out: Problems, *, seed: int, tries: int
+    ) -> None:
+        """Evaluate the policy and append what came of it."""
+        found = evaluate(decoder, held_out, seed=seed, tries=tries)
+        self.evaluations.append({"step": step, **found})
 
 
 def train_policy(
@@ -95,51 +116,49 @@ def train_policy(
     """
     start = time.perf_counter()
     history = History()
-    estimate = estimator(setting.method, **setting.options)
+    credit, scorer = Credit(decoder, setting), Scorer(setting)
     optimiser = torch.optim.AdamW(
         decoder.parameters(), lr=setting.lr, weight_decay=setting.weight_decay, fused=True
     )
     sampler = Sampler(decoder, problems, setting)
-    per_step = setting.prompts * setting.group
+    per_step, width = setting.prompts * setting.group, problems.prompt.shape[1]
     step = next_look = 0
     while sampler.spent < setting.steps * per_step:
         if sampler.spent >= next_look:
-            history.evaluations.append(
-                {"step": step, **evaluate(decoder, held_out, seed=next_look)}
-            )
+            history.look(step, decoder, held_out, seed=next_look, tries=setting.tries)
             next_look += setting.evaluate_every * per_step
         optimiser.param_groups[0]["lr"] = setting.lr * min(1.0, (step + 1) / (setting.warmup or 1))
-        chosen, rollouts, reward = sampler.draw()
-        logp, entropy = token_logps(
-            decoder, rollouts, problems.prompt.shape[1], temperature=setting.temperature
-        )
+        chosen, rollouts, correct = sampler.draw()
+        reward = scorer(decoder, rollouts, width, correct)
+        with torch.set_grad_enabled(setting.updates == 1):
+            logp, entropy = token_logps(decoder, rollouts, width, temperature=setting.temperature)
         groups = Groups.from_dense(
             reward,
             prompt_id=chosen,
             step=step,
             entropy=entropy.mean(-1).view(len(chosen), -1).numpy(),
-            correct=reward,
+            correct=correct,
         )
         tied = GroupSummary.of(groups).tied
-        advantages = sampler.controlled(np.asarray(estimate(groups)), groups, tied)
+        batch = problems.select(chosen)
+        advantages = credit.advantages(groups, tied, batch, rollouts, logp, entropy)
         if advantages.any() or not setting.skip_silent_steps:
-            loss = setting.loss(
-                logp,
-                None,
-                torch.from_numpy(advantages).to(logp.dtype),
-                torch.ones_like(logp),
-                signal=torch.from_numpy(np.repeat(~tied, groups.sizes)),
-                mastered=torch.from_numpy(np.repeat(reward.min(1) == 1, groups.sizes)),
-            )
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(decoder.parameters(), setting.clip_norm)
-            optimiser.step()
-            optimiser.zero_grad()
-        square = advantages.reshape(reward.shape) ** 2
+            update = Update(
+                rollouts, logp, advantages, tied, correct.min(1) == 1,
+                credit.reference_logps(rollouts, width),
+            )  # fmt: skip
+            for share in update.shares(setting.updates):
+                share.loss(decoder, setting, width).backward()
+                torch.nn.utils.clip_grad_norm_(decoder.parameters(), setting.clip_norm)
+                optimiser.step()
+                optimiser.zero_grad()
+        square = advantages.double().numpy().reshape(len(tied), -1) ** 2
         history.record(
+            acr_drawn=sampler.acr,
             acr=tied.mean(),
             acr_after=(square.sum(1) == 0).mean(),
             reward=reward.mean(),
+            correct=correct.mean(),
             entropy=entropy.mean().item(),
             norm=np.sqrt(square.mean()),
             tied_share=square[tied].sum() / max(square.sum(), 1e-300),
@@ -148,9 +167,59 @@ def train_policy(
         if on_step is not None:
             on_step(step, history)
         step += 1
-    history.evaluations.append({"step": step, **evaluate(decoder, held_out, seed=next_look)})
+    history.look(step, decoder, held_out, seed=next_look, tries=setting.tries)
     history.seconds = time.perf_counter() - start
     return history
+
+
+@dataclass(frozen=True)
+class Update:
+    """What the optimiser steps of one batch need; groups stand one after the other."""
+
+    rollouts: Rollouts
+    logp: Tensor  # (rollout, token), with a gradient if the batch is one update
+    advantages: Tensor  # (rollout,) or (rollout, token)
+    tied: NDArray[np.bool_]  # (prompt,)
+    mastered: NDArray[np.bool_]  # (prompt,)
+    ref_logp: Tensor | None = None
+
+    def shares(self, n: int) -> list[Update]:
+        """Return the batch in n parts of whole groups."""
+        if n == 1:
+            return [self]
+        prompts, group = self.rollouts.answer.shape[:2]
+        parts = []
+        for part in np.array_split(np.arange(prompts), n):
+            own = slice(int(part[0]), int(part[-1]) + 1)
+            flat = slice(own.start * group, own.stop * group)
+            parts.append(
+                Update(
+                    self.rollouts.select(own),
+                    self.logp[flat],
+                    self.advantages[flat],
+                    self.tied[own],
+                    self.mastered[own],
+                    None if self.ref_logp is None else self.ref_logp[flat],
+                )
+            )
+        return parts
+
+    def loss(self, decoder: Decoder, setting: Setting, width: int) -> Tensor:
+        """Return the loss; where the logps carry no gradient they are those of the old policy."""
+        logp, old = self.logp, None
+        if not logp.requires_grad:
+            old = logp
+            logp = token_logps(decoder, self.rollouts, width, temperature=setting.temperature)[0]
+        group = self.rollouts.answer.shape[1]
+        return setting.loss(
+            logp,
+            old,
+            self.advantages,
+            torch.ones_like(logp),
+            ref_logp=self.ref_logp,
+            signal=torch.from_numpy(np.repeat(~self.tied, group)),
+            mastered=torch.from_numpy(np.repeat(self.mastered, group)),
+        )
 
 
 class Sampler:
@@ -159,41 +228,28 @@ class Sampler:
     def __init__(self, decoder: Decoder, problems: Problems, setting: Setting) -> None:
         self.decoder, self.problems, self.setting = decoder, problems, setting
         self.spent = 0  # rollouts so far
+        self.acr = float("nan")  # of the groups last drawn, kept or not
         self._shuffle = np.random.default_rng([setting.seed, 1])
-        self._signs = np.random.default_rng([setting.seed, 2])
         self._noise = torch.Generator().manual_seed(setting.seed)
         self._queue: list[int] = []
 
     def draw(self) -> tuple[NDArray[np.int64], Rollouts, NDArray[np.float64]]:
-        """Return the problems of a step, their rollouts, and rewards ``(prompt, rollout)``."""
+        """Return the problems of a step, their rollouts, and verdicts ``(prompt, rollout)``."""
         batches = [self._draw_once()]
         wanted = self.setting.prompts
         while len(batches) < self.setting.resample and _mixed(batches) < wanted:
             batches.append(self._draw_once())
+        drawn = sum(len(batch[0]) for batch in batches)
+        self.acr = 1 - _mixed(batches) / drawn
         if len(batches) == 1:
             return batches[0]
         chosen = np.concatenate([batch[0] for batch in batches])
         row = torch.cat([batch[1].row for batch in batches])
         answer = torch.cat([batch[1].answer for batch in batches])
-        reward = np.concatenate([batch[2] for batch in batches])
+        correct = np.concatenate([batch[2] for batch in batches])
         # mixed groups first, in the order they came; tied ones only fill the batch up
-        keep = np.argsort(reward.max(1) == reward.min(1), kind="stable")[:wanted]
-        return chosen[keep], Rollouts(row[keep], answer[keep]), reward[keep]
-
-    def controlled(
-        self, advantages: NDArray[np.float64], groups: Groups, tied: NDArray[np.bool_]
-    ) -> NDArray[np.float64]:
-        """Apply the control of the setting to a step's advantages."""
-        control = self.setting.control
-        sign = np.where(self._signs.random(len(groups)) < 0.5, -1.0, 1.0)
-        if control == "random_sign":
-            return advantages * sign[groups.group_of]
-        if control == "random_sign_tied":
-            return advantages * np.where(tied, sign, 1.0)[groups.group_of]
-        if control == "grpo_norm":
-            wanted = np.linalg.norm(estimator("grpo")(groups))
-            return advantages * (wanted / max(float(np.linalg.norm(advantages)), 1e-12))
-        return advantages
+        keep = np.argsort(correct.max(1) == correct.min(1), kind="stable")[:wanted]
+        return chosen[keep], Rollouts(row[keep], answer[keep]), correct[keep]
 
     def _draw_once(self) -> tuple[NDArray[np.int64], Rollouts, NDArray[np.float64]]:
         setting = self.setting
@@ -212,11 +268,6 @@ class Sampler:
         )
         self.spent += setting.prompts * setting.group
         return chosen, rollouts, verified(rollouts.answer, batch.answer)
-
-
-def verified(sampled: Tensor, answer: Tensor) -> NDArray[np.float64]:
-    """Return 1.0 where a completion is exactly the answer, else 0.0; ``(prompt, rollout)``."""
-    return (sampled == answer.unsqueeze(1)).all(-1).double().numpy()
 
 
 def _mixed(batches: list[tuple[NDArray[np.int64], Rollouts, NDArray[np.float64]]]) -> int:

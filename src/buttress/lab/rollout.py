@@ -25,6 +25,10 @@ class Rollouts:
     row: Tensor
     answer: Tensor
 
+    def select(self, prompts: slice) -> Rollouts:
+        """Return the completions of some prompts."""
+        return Rollouts(self.row[prompts], self.answer[prompts])
+
 
 @torch.no_grad()
 def sample(
@@ -61,16 +65,29 @@ def token_logps(
 
     Rollouts stand group after group. Entropies carry no gradient.
     """
+    logits = token_logits(decoder, rollouts, prompt_width)
+    logp = (logits / temperature).log_softmax(-1)
+    taken = logp.gather(-1, rollouts.answer.flatten(0, 1).unsqueeze(-1)).squeeze(-1)
+    entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
+    return taken, entropy
+
+
+def token_logits(decoder: Decoder, rollouts: Rollouts, prompt_width: int) -> Tensor:
+    """Return the logits behind each sampled token, ``(rollout, token, vocabulary)``."""
     n, group, answer = rollouts.answer.shape
     layout = Layout.of(decoder.shape, prompt_width, group, answer)
     # the last tokens predict nothing that was sampled
     logits = decoder(rollouts.row[:, :-group], layout)
     first = logits[:, prompt_width - 1 : prompt_width].unsqueeze(2).expand(n, 1, group, -1)
     rest = logits[:, prompt_width:].view(n, answer - 1, group, logits.shape[-1])
-    logp = (torch.cat([first, rest], dim=1).transpose(1, 2) / temperature).log_softmax(-1)
-    taken = logp.gather(-1, rollouts.answer.unsqueeze(-1)).squeeze(-1)
-    entropy = -(logp.detach().exp() * logp.detach()).sum(-1)
-    return taken.flatten(0, 1), entropy.flatten(0, 1)
+    return torch.cat([first, rest], dim=1).transpose(1, 2).flatten(0, 1)
+
+
+@torch.no_grad()
+def answer_logps(decoder: Decoder, prompt: Tensor, answer: Tensor) -> Tensor:
+    """Return the log-probability of each token of given answers, ``(prompt, token)``."""
+    rollouts = Rollouts(torch.cat([prompt, answer], dim=1), answer.unsqueeze(1))
+    return token_logps(decoder, rollouts, prompt.shape[1])[0]
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
