@@ -66,6 +66,12 @@ class LogFacts:
         Rollout rows that were cut off or broken and had to be left out.
     filtered
         The trainer is known to drop tied groups before it logs.
+    live_groups
+        Dynamic sampling: the mixed groups that an update waits for; None where it is off.
+    generation_batch
+        Dynamic sampling: the prompts that are generated at a time.
+    max_generation_batches
+        Dynamic sampling: how many such batches an update may take.
     """
 
     grouped_by: Literal["key", "prompt", "position"] | None = None
@@ -75,6 +81,9 @@ class LogFacts:
     repeated: int = 0
     unreadable: int = 0
     filtered: bool = False
+    live_groups: int | None = None
+    generation_batch: int | None = None
+    max_generation_batches: int | None = None
 
 
 @dataclass(frozen=True)

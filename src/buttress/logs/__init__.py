@@ -14,6 +14,7 @@ from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.columns import check_map
 from buttress.logs.reader import ReadOptions
+from buttress.logs.sampling import note_settings
 from buttress.logs.selection import choose, select
 from buttress.logs.workers import read_files
 
@@ -68,6 +69,7 @@ def read(
     found = select(paths, named, options)
     told = _Progress(progress)
     builder = RolloutBuilder(options, told.advance)
+    note_settings(found, builder)
     name, chosen = choose(found, builder)
     for path, why in missing:
         builder.problem(path, 0, why)

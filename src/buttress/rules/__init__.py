@@ -9,6 +9,7 @@ from buttress.rules import (  # noqa: F401
     numerics,
     optimiser,
     prompts,
+    resampling,
     scoring,
     texts,
     truncation,

@@ -137,6 +137,19 @@ REPEATED_LONG = 0.25
 FLOOR_GAIN = 0.05
 FLOOR_LEVEL = 0.2
 FLOOR_PROMPTS = 16
+# Ours: dynamic sampling is judged by the latest steps, at least so many and with so many groups,
+# and by the chance that one of the next updates stalls.
+RECENT_STEPS = 10
+RECENT_GROUPS = 256
+STALL_UPDATES = 10
+STALL_SURE = 0.95
+STALL_LIKELY = 0.5
+STALL_POSSIBLE = 0.05
+# Ours: lines of the counter of generation batches that make a trend, and the share of updates at
+# the limit that is an error.
+COUNTER_LINES = 50
+COUNTER_LEAST = 10
+COUNTER_REACHED = 0.1
 # Ours: a verifier is suspect when this many prompts and rollouts never score once.
 SUSPECT_PROMPTS = 32
 SUSPECT_ROLLOUTS = 512
