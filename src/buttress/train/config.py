@@ -45,14 +45,14 @@ FREE_TRAINER = (
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the problems come from: a hub name or a local file, and its columns.
+    """Where the problems come from: a hub name, a local file or a procedure, and its columns.
 
     Attributes
     ----------
     path, subset, split, revision
-        As `datasets.load_dataset` names them.
-    prompt, answer
-        Columns; without answers a reward function has to do without.
+        As `buttress.train.data.load_problems` reads them.
+    prompt, answer, choices
+        Columns; by default the first that the data set has of the usual names.
     system
         Text of the system message.
     template
@@ -67,8 +67,9 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     subset: str | None = None
     split: str = "train"
     revision: str | None = None
-    prompt: str = "prompt"
-    answer: str | None = "answer"
+    prompt: str | None = None
+    answer: str | None = None
+    choices: str | None = None
     system: str | None = None
     template: str = "{prompt}"
     limit: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ _ENTRY = re.compile(
     r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*="""
 )
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+_LISTED = 40  # names that a message lists
 _FENCES = ('"""', "'''")
 
 
@@ -102,7 +104,12 @@ class Source:
         return UsageError(f"{place}: {message}" if place else message)
 
     def unknown(self, key: Key, known: Iterable[str], what: str = "setting") -> UsageError:
-        """Return the error about a key that is none of `known`, with the nearest one."""
+        """Return the error about a key that is none of `known`, with the nearest ones."""
+        known = list(known)
+        if len(known) > _LISTED:
+            near = difflib.get_close_matches(key[-1], known, n=5, cutoff=0.5)
+            hint = f"the nearest are {', '.join(near)}" if near else "nothing like it is known"
+            return self.fault(key, f"unknown {what} {key[-1]!r}; {hint}")
         return self.fault(key, str(UsageError.unknown(what, key[-1], known)))
 
     def check_names(self, key: Key, table: Mapping[str, Any], known: Iterable[str]) -> None:
