@@ -35,6 +35,9 @@ class Reading:
         Read COLUMN as a column of the rollout table, e.g. --map reward=my_score. Repeatable.
     group_size
         Rollouts per prompt, where the log does not name its groups.
+    run
+        Name or id of the run to read, where the store of a tracker (W&B, TensorBoard, MLflow,
+        Trackio) holds several.
     tolerance
         Rewards this close are tied: sets the absolute and the relative tolerance.
     """
@@ -42,6 +45,7 @@ class Reading:
     format: Annotated[str | None, Parameter(group=READING)] = None
     map: Annotated[list[str] | None, Parameter(negative="", group=READING)] = None
     group_size: Annotated[int | None, Parameter(group=READING)] = None
+    run: Annotated[str | None, Parameter(group=READING)] = None
     tolerance: Annotated[float | None, Parameter(group=JUDGING)] = None
 
     def case(self, paths: str | list[str], *, quiet: bool = True) -> Case:
@@ -58,6 +62,7 @@ class Reading:
                 format=self.format,
                 map=mapping(self.map or []),
                 group_size=self.group_size,
+                run=self.run,
                 progress=progress,
             )
         if not (run.groups.n_samples or run.scalars):

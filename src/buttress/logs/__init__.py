@@ -29,6 +29,7 @@ def read(
     format: str | None = None,
     map: Mapping[str, str] | None = None,
     group_size: int | None = None,
+    run: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Read the rollouts and metrics of a run.
@@ -48,6 +49,8 @@ def read(
         Column of the rollout table -> name of the column in the log.
     group_size
         Rollouts per prompt. Where the log names no groups, as many consecutive rows are one.
+    run
+        Name or id of the run to read, where a tracker's store holds several.
     progress
         Called with the bytes read so far and the bytes in all.
 
@@ -58,7 +61,7 @@ def read(
     UsageError
         For an unknown format or column, or a group size below 1.
     """
-    options = _options(format, map, group_size)
+    options = _options(format, map, group_size, run)
     if _is_frame(source):
         from buttress.logs.frames import read_frame
 
@@ -92,7 +95,7 @@ class _Progress:
 
 
 def _options(
-    format: str | None, map: Mapping[str, str] | None, group_size: int | None
+    format: str | None, map: Mapping[str, str] | None, group_size: int | None, run: str | None
 ) -> ReadOptions:
     if not isinstance(map or {}, Mapping):
         raise UsageError(f"map must be a dict of column names; got {map!r:.60}")
@@ -104,7 +107,9 @@ def _options(
         raise UsageError(
             f"the group size must be a whole number, 1 or more; got {group_size!r:.60}"
         )
-    return ReadOptions(format, dict(map or {}), group_size)
+    if not isinstance(run, str | None):
+        raise UsageError(f"run must be the name or id of a run; got {run!r:.60}")
+    return ReadOptions(format, dict(map or {}), group_size, run)
 
 
 def _is_frame(source: Any) -> bool:

@@ -40,6 +40,7 @@ _FOREIGN = {
     b"\xfe\xff": _UTF16,
     **{b"\x80" + bytes([version]): PICKLE_ADVICE for version in range(2, 6)},
 }
+_KNOWN = (b"PAR1", b"SQLite format 3\0", b":W&B")  # binary files that some reader takes
 # 4 KiB of zstd are at most 128 MiB of text, however hostile
 _FEED = 4 << 10
 
@@ -106,14 +107,14 @@ def unreadable(path: Path) -> str | None:
 
 
 def foreign(head: bytes) -> str | None:
-    """Return why the first bytes are neither text nor Parquet, with what to do; None where fine.
+    """Return why no reader takes a file that starts so, with what to do; None where one may.
 
     >>> foreign('{"reward": 1}'.encode("utf-16"))
     'text in UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8'
     """
     if not head.strip() and len(head) < HEAD:
         return "the file is empty" if not head else "the file holds blank lines only"
-    if head.startswith(b"PAR1"):
+    if head.startswith(_KNOWN) or b"brain.Event:" in head[:64]:
         return None
     for start, why in _FOREIGN.items():
         if head.startswith(start):

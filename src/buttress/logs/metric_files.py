@@ -34,7 +34,7 @@ class VerlMetrics:
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the metrics of a run."""
         for path in files:
-            add_metrics(path, _rows(path, builder), builder)
+            add_metrics(path, json_rows(path, builder), builder)
 
 
 class GenericMetrics:
@@ -51,7 +51,7 @@ class GenericMetrics:
     def read(self, files: Sequence[Path], builder: RolloutBuilder, options: ReadOptions) -> None:
         """Read the metrics of a run."""
         for path in files:
-            add_metrics(path, _rows(path, builder), builder)
+            add_metrics(path, json_rows(path, builder), builder)
 
 
 def is_metrics(row: Row) -> bool:
@@ -99,7 +99,8 @@ def add_metrics(path: Path, rows: Iterable[tuple[int, Row]], builder: RolloutBui
     metrics.hand_over(builder)
 
 
-def _rows(path: Path, builder: RolloutBuilder) -> Iterator[tuple[int, Row]]:
+def json_rows(path: Path, builder: RolloutBuilder) -> Iterator[tuple[int, Row]]:
+    """Yield line number and row of each JSON object; what is none is a problem."""
     for block in blocks(path, builder):
         for line, text in block.lines():
             try:

@@ -73,7 +73,10 @@ class MetricRows:
     def _sum(self, constant: float, terms: Mapping[str, float]) -> dict[int, float]:
         """Return constant + sum of factor * metric at the steps that have every term."""
         columns = [
-            {step: factor * value for step, value in zip(self._steps[name], self._values[name])}
+            {
+                step: factor * value
+                for step, value in zip(self._steps[name], self._values[name], strict=True)
+            }
             for name, factor in terms.items()
         ]
         common = set.intersection(*map(set, columns))

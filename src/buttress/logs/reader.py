@@ -32,11 +32,14 @@ class ReadOptions:
     group_size
         Configured rollouts per prompt. Where the log names no groups, every run of that many
         consecutive rows of a step is one.
+    run
+        Name or id of the run to read from a tracker's store that holds several.
     """
 
     format: str | None = None
     map: Mapping[str, str] = field(default_factory=dict)
     group_size: int | None = None
+    run: str | None = None
 
 
 class Reader(Protocol):
@@ -51,6 +54,9 @@ class Reader(Protocol):
         ``rollouts``, or ``scalars`` for a file that holds metrics only.
     suffixes
         File name endings, compression left out (``.jsonl`` also stands for ``.jsonl.gz``).
+
+    A reader of files without a suffix of their own may have ``knows(path)``, which tells them by
+    name or place.
 
     A reader with ``file_by_file = True`` needs no file to understand another; large logs are then
     read by several processes.
@@ -74,6 +80,15 @@ class Reader(Protocol):
 
 # In this order: the first that recognises a file reads it. Modules load when first needed.
 _READERS = (
+    "buttress.logs.trackers.wandb_file:WandbFiles",
+    "buttress.logs.trackers.tensorboard_events:TensorboardEvents",
+    "buttress.logs.trackers.mlflow_store:MlflowDatabase",
+    "buttress.logs.trackers.mlflow_store:MlflowFiles",
+    "buttress.logs.trackers.trackio_store:TrackioDatabase",
+    "buttress.logs.trackers.trackio_store:TrackioTables",
+    "buttress.logs.trackers.trainer_jsonl:PrimeMetrics",
+    "buttress.logs.trackers.trainer_jsonl:SwiftMetrics",
+    "buttress.logs.trackers.trainer_jsonl:TinkerMetrics",
     "buttress.logs.trl:TrlCompletions",
     "buttress.logs.trainer_state:TrainerState",
     "buttress.logs.verl:VerlRollouts",

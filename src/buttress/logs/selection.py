@@ -12,6 +12,7 @@ from buttress.errors import InputError, UsageError
 from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.reader import Reader, ReadOptions, readers
+from buttress.logs.trackers.beside import holds_nothing
 
 _VALIDATION = re.compile(r"val|valid|validation|eval|evals|evaluation|test", re.IGNORECASE)
 _LISTED = 8
@@ -54,14 +55,21 @@ def select(paths: Iterable[Path], named: set[Path], options: ReadOptions) -> Sel
     found, rest = Selection(), []
     for path in paths:
         suffix = files.plain_suffix(path)
+        if path not in named and holds_nothing(path):
+            continue
         if suffix in files.PICKLED:
             found.pickled.append(path)
-        elif path in named or path.is_dir() or any(suffix in one.suffixes for one in known):
+        elif path in named or path.is_dir() or any(_fits(one, path, suffix) for one in known):
             _ask(found, rest, path, known, options)
         else:
             found.unknown.append(path)
     _force(found, rest, known, options)
     return found
+
+
+def _fits(reader: Reader, path: Path, suffix: str) -> bool:
+    knows = getattr(reader, "knows", None)
+    return suffix in reader.suffixes or (knows is not None and knows(path))
 
 
 def _ask(
