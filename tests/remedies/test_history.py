@@ -5,11 +5,13 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import buttress as bt
-from buttress.remedies.prompts import PromptTable, Rows, empty
+from buttress.groups import DEFAULT_TOLERANCE
+from buttress.remedies.prompts import PromptTable, Rows, empty, of_groups
+from buttress.remedies.view import View
 
 
 def visit(est, *rewards, ids=None):
@@ -165,3 +167,49 @@ def test_many_prompts_are_found_in_linear_time():
     for _ in range(3):
         est(groups)
     assert time.process_time() - start < 5
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(-1, 30), max_size=9), max_size=8))
+def test_a_table_that_grows_equals_one_dictionary_per_memory(steps):
+    """Over parts of one run, which share their labels, and over batches with their own."""
+    fades = (1.0, 0.5)
+    draws = np.random.default_rng(len(steps))
+    rewards = [draws.normal(size=(len(ids), 3)) for ids in steps]
+    ids = [None if one < 0 else f"p{one}" for row in steps for one in row]
+    run = bt.Groups.from_dense(
+        np.concatenate([np.zeros((0, 3)), *rewards]),
+        prompt_id=ids,
+        step=[step for step, row in enumerate(steps) for _ in row],
+    )
+    shared, own, plain = PromptTable(fades), PromptTable(fades), ({}, {})
+    for step, row in enumerate(steps):
+        names = [None if one < 0 else f"p{one}" for one in row]
+        parts = run.select(run.step == step), bt.Groups.from_dense(rewards[step], prompt_id=names)
+        for table, groups in zip((shared, own), parts, strict=True):
+            for memory, history in enumerate(plain):
+                known = table.find(groups, memory)
+                for place, name in enumerate(names):
+                    weight, values = history.get(name, ([], []))
+                    assert known.count[place] == pytest.approx(sum(weight))
+                    if weight:
+                        mean = np.average(values, weights=weight)
+                        m2 = np.dot(weight, (np.array(values) - mean) ** 2)
+                        assert known.mean[place] == pytest.approx(mean)
+                        assert known.m2[place] == pytest.approx(m2)
+                        assert known.low[place] == min(values)
+                        assert known.high[place] == max(values)
+                    else:
+                        assert known.low[place] == np.inf
+            table.learn(groups, of_groups(View.of(groups, DEFAULT_TOLERANCE)))
+        for history, fade in zip(plain, fades, strict=True):
+            for name in {*names} - {None}:
+                weight, values = history.get(name, ([], []))
+                new = [
+                    r
+                    for other, r in zip(np.repeat(names, 3), rewards[step].flat, strict=True)
+                    if other == name
+                ]
+                history[name] = ([w * fade for w in weight] + [1.0] * len(new), [*values, *new])
+    assert len(shared) == len(own) == len(plain[0])
+    assert shared.state()["moments"] == own.state()["moments"]

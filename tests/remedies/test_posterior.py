@@ -168,8 +168,8 @@ def baseline_error(options, drift, seed=0, size=8):
         p = 1 / (1 + np.exp(-logit))
         rewards = (draws.random((64, size)) < p[:, None]).astype(float)
         groups = bt.Groups.from_dense(rewards, prompt_id=list(range(64)))
-        prior, strength = est._belief.prior(groups, est.statistics(groups).reward)
-        b = (strength * prior.mean + rewards.sum(axis=1)) / (strength + size)
+        prior = est._belief.prior(groups, est.statistics(groups).reward)
+        b = (prior.strength * prior.mean + rewards.sum(axis=1)) / (prior.strength + size)
         est(groups)
         if step >= 20:
             errors.append(((b - p) ** 2).mean())

@@ -27,6 +27,9 @@ def moments_of(view: View, cells: Callable[[Dense], Any], weight: str | None = N
     total = Moments(0, 0.0, 0.0)
     for block in view.blocks:
         values = to_numpy(cells(block))
+        if block.mask is None and weight is None and not np.isnan(values).any():
+            total += Moments.of(values.reshape(-1))
+            continue
         shown = True if block.mask is None else np.asarray(to_numpy(block.mask))
         shown = shown & ~np.isnan(values)
         weights = None if weight is None else block.column(weight)
@@ -43,7 +46,8 @@ def group_moments(view: View, per_group: Callable[[Dense], Any], least: int = 1)
     """Return the moments over groups with at least this many scorable samples."""
     total = Moments(0, 0.0, 0.0)
     for block in view.blocks:
-        total += Moments.of(to_numpy(per_group(block))[:, 0][block.scorable >= least])
+        values, counted = to_numpy(per_group(block))[:, 0], block.scorable >= least
+        total += Moments.of(values if counted.all() else values[counted])
     return total
 
 

@@ -11,13 +11,14 @@ rewards, a baseline ``(s v + Σ r) / (s + G)`` has the mean squared error ``(s²
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from buttress.groups import Groups
+from buttress.remedies.dense import TINY
 from buttress.remedies.moments import Moments
 from buttress.remedies.prompts import PromptTable, Rows, of_groups
 from buttress.remedies.view import View
@@ -34,6 +35,14 @@ FADE = 0.95
 Auto = Literal["auto"]
 
 
+class Prior(NamedTuple):
+    """What is believed of each group before it is seen; arrays of shape ``(group,)``."""
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    strength: NDArray[np.float64]
+
+
 class Belief:
     """Beliefs about prompts, their strength, and the memory that predicts best."""
 
@@ -41,117 +50,135 @@ class Belief:
         self._fixed = None if strength == "auto" else float(strength)
         self.memories = MEMORIES if forget == "auto" else (float(forget),)
         self.table = PromptTable(self.memories)
-        self.past = Moments(0, 0.0, 0.0)
-        self.sums: dict[str, Moments] = {}
+        self._remember(Moments(0, 0.0, 0.0), {})
 
     def collect(self, view: View) -> dict[str, Moments]:
-        """Return how far off the beliefs were, as sums that ranks can add up."""
+        """Return how far off the beliefs were, as sums that ranks can add up.
+
+        ``batch`` is `_excess` of the batch mean; ``beliefs`` are means over the groups: of the
+        squared error of each memory, of what its own size explains of it, and of `_within`.
+        """
         if not self.past.count:
             return {}
-        seen = of_groups(view)
-        pair = seen.count >= 2
-        [batch] = _excess(seen.pick((pair, None)), self.past.mean)
-        history = self.table.find_all(view.groups)
-        old = pair & (history.count > 0).all(axis=1)
-        prior = self._with_pull(history.pick(old), self.past)
-        seen = seen.pick((old, None))
-        error = _means((seen.mean - prior.mean) ** 2)
-        found = {"batch": batch}
-        for name, each in (
-            ("history", _excess(seen, prior.mean)),
-            ("expected", _means(1.0 / (prior.count + 1.0))),
-            ("error", error),
-        ):
-            found |= {f"{name} {memory}": one for memory, one in enumerate(each)}
-        return found
+        seen, history = of_groups(view), self.table.find_all(view.groups)
+        seen, history = _chosen(seen.count >= 2, seen, history)
+        error = _total((seen.mean - self.past.mean) ** 2)
+        found = {"batch": _excess(error, *_within(seen))}
+        seen, history = _chosen(history.count[0] > 0, seen, history)
+        # the mean of `history` with the pull, without its deviation
+        count = history.count + self.pull
+        believed = history.mean + (self.past.mean - history.mean) * (self.pull / count)
+        errors, expected = _total((seen.mean - believed) ** 2), _total(1.0 / (count + 1.0))
+        sums = np.concatenate([errors, expected, _within(seen)])
+        n = len(seen.count)
+        return found | {"beliefs": Moments(n, sums / max(n, 1), 0.0)}
 
-    def prior(self, groups: Groups, batch: Moments) -> tuple[Rows, NDArray[np.float64]]:
-        """Return the belief about each group (mean and deviation) and its strength."""
+    def prior(self, groups: Groups, batch: Moments) -> Prior:
+        """Return the belief about each group, its variance and its strength."""
         history = self.table.find(groups, self.best)
-        prior = self._with_pull(history, self.past.faded(FADE) + batch)
+        base = self.past.faded(FADE) + batch
+        pull = self.pull if base.count else 0.0
+        variance = base.m2 / base.count if base.count else 0.0
+        # the moments of `history` and the pull together
+        count = history.count + pull
+        share = pull / np.maximum(count, TINY)
+        gap = base.mean - history.mean
+        m2 = history.m2 + variance * pull + gap * gap * history.count * share
+        mean, variance = history.mean + gap * share, m2 / np.maximum(count, TINY)
         if self._fixed is not None:
-            return prior, np.full(len(groups), self._fixed)
-        share = 1.0 / (prior.count + 1.0) + np.where(history.count > 0, self.drift, 0.0)
-        return prior, np.clip(1.0 / np.minimum(share, 1.0) - 1.0, LEAST, MOST)
+            return Prior(mean, variance, np.full(len(groups), self._fixed))
+        off = 1.0 / (count + 1.0)
+        if self.drift:
+            off += np.where(history.count > 0, self.drift, 0.0)
+        strength = 1.0 / np.minimum(off, 1.0) - 1.0
+        return Prior(mean, variance, strength.clip(LEAST, MOST))
 
     def learn(self, view: View, batch: Moments, sums: Mapping[str, Moments]) -> None:
         """Take in a step."""
-        self.past = self.past.faded(FADE) + batch
-        none = Moments(0, 0.0, 0.0)
-        for name, new in sums.items():
-            self.sums[name] = self.sums.get(name, none).faded(FADE) + new
+        fresh = {name: _running(self.sums.get(name), new) for name, new in sums.items()}
+        self._remember(self.past.faded(FADE) + batch, self.sums | fresh)
         self.table.learn(view.groups, of_groups(view))
 
-    @property
-    def best(self) -> int:
-        """The memory whose beliefs came closest to what was seen."""
-        errors = [self.sums.get(f"error {memory}") for memory in range(len(self.memories))]
-        known = [error.mean if error is not None and error.count else np.inf for error in errors]
-        if not np.isfinite(known).any():
-            return self.memories.index(FIXED_MEMORY) if FIXED_MEMORY in self.memories else 0
-        return int(np.argmin(known))
+    def _remember(self, past: Moments, sums: dict[str, Moments]) -> None:
+        self.past, self.sums = past, sums
+        self.best, self.drift = self._best()
+        self.pull = self._pull()
 
-    @property
-    def pull(self) -> float:
-        """Observations at the batch mean: how alike the prompts are."""
+    def _best(self) -> tuple[int, float]:
+        """Return the memory whose beliefs came closest to what was seen, and its drift.
+
+        The drift is how much further off they are than their own size explains.
+        """
+        sums = self.sums.get("beliefs")
+        if sums is None or not sums.count:
+            known = FIXED_MEMORY in self.memories
+            return (self.memories.index(FIXED_MEMORY) if known else 0), 0.0
+        n, means = len(self.memories), sums.mean.tolist()
+        best = means.index(min(means[:n]))
+        share = _excess(means[best], *means[-2:])
+        return best, max(share.mean - means[n + best], 0.0) if share.count else 0.0
+
+    def _pull(self) -> float:
+        """Return how many observations at the batch mean: how alike the prompts are."""
         share = self.sums.get("batch")
         if self._fixed is not None or share is None or not share.count:
             return PULL
-        return float(np.clip(1.0 / max(share.mean, 1e-9) - 1.0, LEAST, MOST))
-
-    @property
-    def drift(self) -> float:
-        """How much further off the histories are than their own size explains."""
-        share = self.sums.get(f"history {self.best}")
-        expected = self.sums.get(f"expected {self.best}")
-        if share is None or expected is None or not share.count or not expected.count:
-            return 0.0
-        return max(share.mean - expected.mean, 0.0)
+        return min(max(1.0 / max(share.mean, 1e-9) - 1.0, LEAST), MOST)
 
     def state(self) -> dict[str, Any]:
         """Return everything as lists."""
-        sums = {name: list(one) for name, one in self.sums.items()}
+        sums = {
+            name: [one.count, np.asarray(one.mean).tolist(), 0.0] for name, one in self.sums.items()
+        }
         return self.table.state() | {"past": list(self.past), "sums": sums}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave."""
         self.table.restore(state)
-        self.past = Moments(*state["past"])
-        self.sums = {name: Moments(*one) for name, one in state["sums"].items()}
+        sums = {
+            name: Moments(count, np.array(mean) if isinstance(mean, list) else mean, m2)
+            for name, (count, mean, m2) in state["sums"].items()
+        }
+        self._remember(Moments(*state["past"]), sums)
 
     def merge(self, other: Belief) -> None:
         """Add what another rank believes."""
         self.table.merge(other.table)
-        self.past += other.past
         none = Moments(0, 0.0, 0.0)
-        for name, one in other.sums.items():
-            self.sums[name] = self.sums.get(name, none) + one
-
-    def _with_pull(self, history: Rows, base: Moments) -> Rows:
-        variance = base.m2 / base.count if base.count else 0.0
-        pull = self.pull if base.count else 0.0
-        one = np.ones_like(history.count)
-        return history + Rows(
-            one * pull, one * base.mean, one * (variance * pull), history.low, history.high
-        )
+        both = {name: self.sums.get(name, none) + one for name, one in other.sums.items()}
+        self._remember(self.past + other.past, self.sums | both)
 
 
-def _excess(seen: Rows, belief: Any) -> list[Moments]:
+def _chosen(keep: NDArray[np.bool_], *rows: Rows) -> Iterable[Rows]:
+    return rows if keep.all() else (one.pick(keep) for one in rows)
+
+
+def _total(values: NDArray[np.float64]) -> Any:
+    """Return the sum over the groups, the last axis."""
+    return np.add.reduce(values, axis=-1)
+
+
+def _within(seen: Rows) -> tuple[float, float]:
+    """Return the sums of the groups' reward variances, and of those of their means around p."""
+    within = seen.m2 / (seen.count - 1.0)
+    return float(_total(within)), float(_total(within / seen.count))
+
+
+def _excess(error: float, within: float, noise: float) -> Moments:
     """Return ``Σ (E(p - v)²) / Σ (E(p - v)² + σ²)``, which is ``1 / (s + 1)``, and its weight.
 
-    Over the groups (the first axis), for each memory.
+    From the sums over the groups of the squared error and what `_within` gives.
     """
-    within = seen.m2 / np.maximum(seen.count - 1.0, 1.0)
-    apart = (seen.mean - belief) ** 2 - within / np.maximum(seen.count, 1.0)
-    parts = zip(apart.sum(axis=0).tolist(), (apart + within).sum(axis=0).tolist(), strict=True)
-    return [
-        Moments(whole, part / whole, 0.0) if whole > 0 else Moments(0, 0.0, 0.0)
-        for part, whole in parts
-    ]
+    apart = float(error) - noise
+    whole = apart + within
+    return Moments(whole, apart / whole, 0.0) if whole > 0 else Moments(0, 0.0, 0.0)
 
 
-def _means(values: NDArray[np.float64]) -> list[Moments]:
-    """Return the mean over the groups (the first axis), for each memory."""
-    count = len(values)
-    totals = values.sum(axis=0).tolist()
-    return [Moments(count, total / count if count else 0.0, 0.0) for total in totals]
+def _running(old: Moments | None, new: Moments) -> Moments:
+    """Return the mean of both, the old one faded; there is no use for its deviation."""
+    if old is None:
+        return new
+    kept = old.count * FADE
+    count = kept + new.count
+    share = new.count / count if count else 0.0
+    return Moments(count, old.mean + (new.mean - old.mean) * share, 0.0)

@@ -51,7 +51,8 @@ class Dcpo(Estimator):
         self._table = PromptTable()
 
     def compute(self, block: Dense, batch: Any) -> Any:
-        old = self._table.find(block.groups).pick(block.index)
+        old = self._table.find(block.groups)
+        old = old if block.every else old.pick(block.index)
         visit = block.lift(old.count + 1.0)
         earlier = visit - 1.0
         new_variance = block.squares / block.free(self.ddof)

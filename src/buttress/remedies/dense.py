@@ -20,6 +20,9 @@ LARGEST = 1e60
 # Nothing is ever divided by less.
 TINY = 1e-150
 
+_ZERO, _ONE = np.zeros((1, 1)), np.ones((1, 1))
+_ZERO.flags.writeable = _ONE.flags.writeable = False
+
 
 @dataclass(frozen=True, eq=False)
 class Dense:
@@ -58,6 +61,11 @@ class Dense:
 
     def __len__(self) -> int:
         return len(self.scorable)
+
+    @property
+    def every(self) -> bool:
+        """Whether these are all groups of the batch, in its order."""
+        return len(self) == len(self.groups)
 
     def lift(self, values: Any) -> Any:
         """Return one number, index or flag per group as an array of shape ``(group, 1)``."""
@@ -143,6 +151,8 @@ class Dense:
 
     def total(self, cells: Any) -> Any:
         """Return sums over the samples, shape ``(group, 1)``; hidden cells must hold 0."""
+        if isinstance(cells, np.ndarray):  # by the short way
+            return np.add.reduce(cells, axis=1, keepdims=True)
         return self.xp.sum(cells, axis=1, keepdims=True)
 
     def hide(self, cells: Any) -> Any:
@@ -157,11 +167,19 @@ class Dense:
 
     def root(self, values: Any) -> Any:
         """Return the square root, with gradient 0 instead of infinity at 0."""
+        if isinstance(values, np.ndarray):
+            return np.sqrt(values)
         if _carries_gradient(values):
             positive = values > 0
             safe = self.xp.where(positive, values, self.one)
             return self.xp.where(positive, self.xp.sqrt(safe), self.zero)
         return self.xp.sqrt(values)
+
+    def clip(self, values: Any, low: float, high: float) -> Any:
+        """Return values held between two numbers."""
+        if isinstance(values, np.ndarray):
+            return values.clip(low, high)
+        return self.xp.clip(values, low, high)
 
     def ratio(self, part: Any, whole: Any) -> Any:
         """Return ``part / whole``, 0 where the whole is 0."""
@@ -171,11 +189,15 @@ class Dense:
     @cached_property
     def zero(self) -> Any:
         """A scalar array 0."""
+        if isinstance(self.rewards, np.ndarray):
+            return _ZERO
         return self.xp.zeros_like(self.rewards[:1, :1])
 
     @cached_property
     def one(self) -> Any:
         """A scalar array 1."""
+        if isinstance(self.rewards, np.ndarray):
+            return _ONE
         return self.xp.ones_like(self.rewards[:1, :1])
 
     def _array(self, values: NDArray[Any]) -> Any:

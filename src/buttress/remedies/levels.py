@@ -49,7 +49,7 @@ class LevelEstimator(Estimator):
     def unit(self, block: Dense, values: Any) -> Any:
         """Return rewards on the scale where wrong is 0 and right is 1, clipped to it."""
         low, high = self.levels
-        return block.xp.clip((values - low) / (high - low), 0.0, 1.0)
+        return block.clip((values - low) / (high - low), 0.0, 1.0)
 
     def success_rate(self, block: Dense) -> Any:
         """Return the mean success of each group, shape ``(group, 1)``."""

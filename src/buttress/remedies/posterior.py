@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.errors import UsageError
+from buttress.measures.statistics import ratio
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
-from buttress.remedies.belief import Belief
+from buttress.remedies.belief import Belief, Prior
 from buttress.remedies.dense import Dense
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.group_norm import normalised
 from buttress.remedies.moments import Moments
-from buttress.remedies.prompts import Rows
 from buttress.remedies.registry import remedy
 from buttress.remedies.view import View
 
@@ -99,24 +99,23 @@ class Posterior(Estimator):
         return self._belief.collect(view)
 
     def prepare(self, batch: Batch) -> None:
-        self._prior: tuple[Rows, NDArray[np.float64]] | None = None
+        self._prior: Prior | None = None
 
     def compute(self, block: Dense, batch: Batch) -> Any:
         if self._prior is None:
             self._prior = self._belief.prior(block.groups, batch.reward)
-        prior, strength = self._prior
-        prior, s = prior.pick(block.index), block.lift(strength[block.index])
-        variance = prior.m2 / np.where(prior.count > 0, prior.count, 1.0)
-        n = block.lift(np.maximum(block.scorable, 1).astype(np.float64))
-        gap = block.lift(prior.mean) - block.mean
+        mean, variance, strength = self._prior
+        if not block.every:
+            mean, variance, strength = (one[block.index] for one in self._prior)
+        s, n = block.lift(strength), block.count
+        gap = block.lift(mean) - block.mean
         share = s / (s + n)
         centred = block.hide(block.centred - gap * share)
-        m2 = block.squares + s * block.lift(variance) + gap * gap * share * n
+        m2 = block.squares + block.lift(strength * variance) + gap * gap * share * n
         scale = block.root(m2 / (s + n))
-        xp = block.xp
-        cells = xp.clip(block.over(centred, scale, self.eps), -self.clip, self.clip)
+        cells = block.clip(block.over(centred, scale, self.eps), -self.clip, self.clip)
         # where nothing but one reward was ever seen there is only rounding to divide by
-        cells = xp.where(scale > block.lift(self._noise(block)), cells, block.zero)
+        cells = block.xp.where(scale > block.lift(self._noise(block)), cells, block.zero)
         if self.tied_only:
             plain = normalised(block, self.eps, 0)
             return block.choose(block.silent, cells, plain)
@@ -125,7 +124,7 @@ class Posterior(Estimator):
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:
         belief = self._belief
         notes = {
-            "strength": float(self._prior[1].mean()) if self._prior else nan,
+            "strength": _mean(self._prior.strength) if self._prior else nan,
             "forget": belief.memories[belief.best],
             "drift": belief.drift,
             "prompts": len(belief.table),
@@ -135,7 +134,6 @@ class Posterior(Estimator):
 
     def _noise(self, block: Dense) -> Any:
         magnitude = np.maximum(np.abs(block.low), np.abs(block.high))
-        magnitude = np.where(block.scorable > 0, magnitude, 0.0)
         return self.tolerance.atol + self.tolerance.rtol * magnitude
 
     def _state(self) -> dict[str, Any]:
@@ -146,3 +144,7 @@ class Posterior(Estimator):
 
     def _absorb(self, other: Self) -> None:
         self._belief.merge(other._belief)
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return ratio(float(np.add.reduce(values)), len(values))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
@@ -63,24 +62,24 @@ class Spo(Estimator):
         self._past = Moments(0, 0.0, 0.0)
 
     def collect(self, view: View) -> Mapping[str, Moments]:
-        value = self._value(view)
-        return {"raw": moments_of(view, lambda block: self._raw(block, value))}
+        return {"raw": moments_of(view, self._raw)}
 
     def compute(self, block: Dense, batch: Batch) -> Any:
         raw = batch.extra["raw"]
         if raw.std(0) <= self.tolerance.atol:  # nothing but rounding to blow up
             return block.rewards * 0.0
-        cells = self._raw(block, self._prior(self._table.find(block.groups)).mean)
-        return (cells - raw.mean) / (raw.std(self.ddof) + self.eps)
+        return (self._raw(block) - raw.mean) / (raw.std(self.ddof) + self.eps)
 
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:
         known = self._table.find(view.groups)
         seen = of_groups(view)
         # a first visit brings the prior with it
         start = self._past.mean if self._past.count else batch.reward.mean
-        weight = np.where((known.count == 0) & (seen.count > 0), self._weight * self.forget, 0.0)
-        prior = Rows(weight, weight * 0 + start, weight * 0, seen.low, seen.high)
-        self._table.learn(view.groups, seen + prior)
+        first = (known.count == 0) & (seen.count > 0)
+        if first.any():
+            weight = np.where(first, self._weight * self.forget, 0.0)
+            seen += Rows(weight, start, 0.0, seen.low, seen.high)
+        self._table.learn(view.groups, seen)
         self._past += batch.reward
         return {"prompts": len(self._table)}
 
@@ -88,15 +87,11 @@ class Spo(Estimator):
     def _weight(self) -> float:
         return 1.0 / (1.0 - self.forget)
 
-    def _value(self, view: View) -> NDArray[np.float64]:
-        return self._prior(self._table.find(view.groups)).mean
-
-    def _prior(self, known: Rows) -> Rows:
+    def _raw(self, block: Dense) -> Any:
+        known = self._table.find(block.groups)
         # before the very first step any constant does: whitening takes it out
-        return known._replace(mean=np.where(known.count > 0, known.mean, self._past.mean))
-
-    def _raw(self, block: Dense, value: NDArray[np.float64]) -> Any:
-        return block.rewards - block.lift(value[block.index])
+        value = np.where(known.count > 0, known.mean, self._past.mean)
+        return block.rewards - block.lift(value if block.every else value[block.index])
 
     def _state(self) -> dict[str, Any]:
         return self._table.state() | {"past": list(self._past)}

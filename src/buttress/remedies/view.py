@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import array_api_compat.numpy
 import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
@@ -74,15 +75,17 @@ class View:
         if not parts:
             return floating(values)
         xp = self.blocks[0].xp
-        cells = [xp.reshape(part, (-1,)) for part in parts]
         if self.place is None:
-            flat = cells[0]
+            flat = parts[0].reshape(-1)
         else:
+            cells = [part.reshape(-1) for part in parts]
             flat = take(xp, cells[0] if len(cells) == 1 else xp.concat(cells), self.place)
         return self._as_input(flat)
 
     def _as_input(self, flat: Any) -> Any:
         values = self.groups.values
+        if flat.dtype == values.dtype:  # both NumPy, or both torch
+            return flat
         xp = array_namespace(values)
         if isinstance(flat, np.ndarray) and not isinstance(values, np.ndarray):
             flat = xp.asarray(flat)
@@ -120,6 +123,11 @@ def _tame(groups: Groups) -> tuple[Groups, Any, float]:
     return groups, groups.rewards if on_host else tamed, largest
 
 
+def _library(values: Any) -> Any:
+    """Return the namespace of the array API for these values."""
+    return array_api_compat.numpy if isinstance(values, np.ndarray) else array_namespace(values)
+
+
 def _summary_of_equals(groups: Groups, tolerance: Tolerance) -> GroupSummary:
     """Return `GroupSummary.of` for groups of one size: the short way where nothing is missing."""
     low = reduce_groups(np.minimum, groups.rewards, groups)
@@ -135,8 +143,8 @@ def _whole(groups: Groups, summary: GroupSummary, values: Any) -> Dense:
     def fetch(column: NDArray[Any]) -> NDArray[Any]:
         return column.reshape(shape)
 
-    xp = array_namespace(values)
-    cells = xp.reshape(values, shape)
+    xp = _library(values)
+    cells = values.reshape(shape)
     index = np.arange(len(groups))
     hidden = None
     if summary.scorable is not groups.sizes and summary.scorable.sum() < groups.n_samples:
@@ -155,8 +163,8 @@ def _padded(
     def fetch(flat: NDArray[Any]) -> NDArray[Any]:
         return np.where(real, flat[samples], np.nan)
 
-    xp = array_namespace(values)
-    cells = xp.reshape(take(xp, values, samples.reshape(-1)), samples.shape)
+    xp = _library(values)
+    cells = take(xp, values, samples.reshape(-1)).reshape(samples.shape)
     hidden = ~real | np.isnan(groups.rewards)[samples]
     block = _block(groups, summary, xp, cells, hidden, index, fetch)
     return block, samples, real
