@@ -37,6 +37,13 @@ DEFAULTS: dict[str, Any] = {
     "save_total_limit": 2,
     "report_to": "none",
 }
+ON_CPU = {
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "ddp_find_unused_parameters": False,  # costs a walk over the graph in every step
+    "dataloader_pin_memory": False,
+}
 
 
 def ranks() -> int:
@@ -73,7 +80,7 @@ def grpo_arguments(config: Training, source: Source, *, world: int) -> Any:
         "num_generations": config.group_size,
     }
     if not (torch.cuda.is_available() or torch.backends.mps.is_available()):
-        fields = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False} | fields
+        fields = ON_CPU | fields
     _check_saving(config, source, fields)
     try:
         return GRPOConfig(**fields)

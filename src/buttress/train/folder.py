@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import UsageError
-from buttress.train.config import differences
+from buttress.train.changes import differences
 
 RECORD = ".buttress-train.json"  # hidden, so that no reader of logs takes it for one
 MODEL = "model"

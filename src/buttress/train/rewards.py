@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import math
+import os
 import sys
 import traceback
 from collections import Counter
@@ -169,7 +170,8 @@ class RewardFunction:
             if isinstance(values, Sequence) and not isinstance(values, str) and len(values) == count
         }
         # no suffix of a log: a diagnosis of the run must not read it
-        path = self._folder / f"{FAILED}-step{step}-{self.__name__}.txt"
+        rank = os.environ.get("RANK", "0")
+        path = self._folder / f"{FAILED}-step{step}-rank{rank}-{self.__name__}.txt"
         with path.open("w", encoding="utf-8") as file:
             for row in zip(*columns.values(), strict=True):
                 line = dict(zip(columns, row, strict=True))
