@@ -20,6 +20,7 @@ from buttress.rules import (
     numerics,
     optimiser,
     prompts,
+    resampling,
     scoring,
     texts,
     verdict,
@@ -59,8 +60,21 @@ FIXED = {
     "verifier-suspect",
     "mastery-lost",
     "partial-log",
+    "resampling-stall",
+    "early-forecast",
 }
-FAMILIES = (shared, components, grouping, log, numerics, optimiser, prompts, scoring, texts)
+FAMILIES = (
+    shared,
+    components,
+    grouping,
+    log,
+    numerics,
+    optimiser,
+    prompts,
+    resampling,
+    scoring,
+    texts,
+)
 ADVICE = [one for family in FAMILIES for one in vars(family).values() if isinstance(one, Advice)]
 
 

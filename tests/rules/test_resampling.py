@@ -50,7 +50,7 @@ def test_silent_where_the_batches_suffice(live):
 def test_more_evidence_settles_it():
     assert the(run(2), RULE).severity is Severity.WARNING
     assert the(run(2, steps=40), RULE).severity is Severity.ERROR
-    assert RULE not in names(run(5, steps=40))
+    assert RULE not in names(run(7, steps=40))
 
 
 def test_the_latest_steps_count():

@@ -4,6 +4,7 @@
 from buttress.rules import (  # noqa: F401
     collapse,
     components,
+    forecast,
     grouping,
     log,
     numerics,

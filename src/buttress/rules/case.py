@@ -22,6 +22,7 @@ from buttress.measures import (
     kinds,
     reward_names,
 )
+from buttress.measures.forecast import OwnLine
 from buttress.measures.statistics import ratio
 from buttress.rules import filtering
 from buttress.rules.correctness import Correctness, find_correctness
@@ -35,10 +36,14 @@ from buttress.rules.shaping import Shaping, read_shaping
 
 @dataclass(frozen=True)
 class Case:
-    """A run and what was measured on it; arrays are per group unless they say otherwise."""
+    """A run and what was measured on it; arrays are per group unless they say otherwise.
+
+    `line` was learnt from finished runs beside this one, where there are any.
+    """
 
     run: Run
     tolerance: Tolerance = DEFAULT_TOLERANCE
+    line: OwnLine | None = None
 
     @property
     def groups(self) -> Groups:

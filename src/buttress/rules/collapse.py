@@ -18,7 +18,11 @@ from buttress.rules.rule import Rule, rule
 _KINDS = ("all-wrong-collapse", "all-correct-collapse")
 
 
-@rule("advantage-collapse", "BT101", explains=(*_KINDS, "kl-only-gradient", "diluted-loss"))
+@rule(
+    "advantage-collapse",
+    "BT101",
+    explains=(*_KINDS, "kl-only-gradient", "diluted-loss", "early-forecast"),
+)
 def advantage_collapse(this: Rule, case: Case) -> Iterator[Finding]:
     """A large share of the groups is tied: no advantage, no gradient.
 

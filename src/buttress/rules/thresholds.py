@@ -137,6 +137,9 @@ REPEATED_LONG = 0.25
 FLOOR_GAIN = 0.05
 FLOOR_LEVEL = 0.2
 FLOOR_PROMPTS = 16
+# The first steps are the 100 of ACR_100 (arXiv 2605.21125). Ours: a forecast needs this many.
+EARLY_STEPS = 100
+EARLY_LEAST = 10
 # Ours: dynamic sampling is judged by the latest steps, at least so many and with so many groups,
 # and by the chance that one of the next updates stalls.
 RECENT_STEPS = 10
