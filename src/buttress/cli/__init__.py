@@ -9,7 +9,7 @@ from contextlib import suppress
 from cyclopts import App, CycloptsError
 
 from buttress import __version__
-from buttress.cli import lab, pages, runs, train
+from buttress.cli import lab, models, pages, runs, train
 from buttress.errors import ButtressError
 
 DONE, UNUSABLE = 0, 2
@@ -29,7 +29,9 @@ for command in (
     runs.prompts,
     pages.explain,
     pages.remedies,
+    models.select,
     train.train,
+    models.evaluate,
     lab.demo,
     lab.lab,
 ):

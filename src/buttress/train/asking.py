@@ -60,7 +60,7 @@ class Asking:
             return prompt
         if getattr(tokenizer, "chat_template", None) is None:
             raise UsageError(
-                "the tokenizer has no chat template; choose an instruction-tuned model, or --no-chat"
+                "the tokenizer has no chat template; take an instruction-tuned model or --no-chat"
             )
         try:
             return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)

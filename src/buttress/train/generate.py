@@ -105,14 +105,23 @@ def sampler_for(
     batch_size
         Sequences that transformers computes side by side; vLLM decides for itself.
     """
-    if engine == "auto":
-        gpu = find_spec("vllm") is not None and default_device() != "cpu"
-        engine = "vllm" if gpu and locate(model).gguf is None else "transformers"
+    engine = engine_of(model, engine)
     if engine == "vllm":
         return VllmSampler(model, sampling, dtype=dtype, revision=revision)
     return TransformersSampler(
         model, sampling, dtype=dtype, revision=revision, batch_size=batch_size
     )
+
+
+def engine_of(model: str, engine: Engine) -> Literal["transformers", "vllm"]:
+    """Return the engine that ``auto`` means for a model on this machine."""
+    if engine not in ("auto", "transformers", "vllm"):
+        raise UsageError.unknown("engine", engine, ("auto", "transformers", "vllm"))
+    if engine != "auto":
+        return engine
+    if find_spec("vllm") is None or locate(model).gguf is not None:
+        return "transformers"
+    return "transformers" if default_device() == "cpu" else "vllm"
 
 
 class TransformersSampler:

@@ -1,0 +1,252 @@
+"""Difficulty levels of a data set by sampled success rate, and a sample of one level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from buttress.errors import InputError, UsageError
+from buttress.logs.prose import text_digest, text_of
+from buttress.measures import wilson_interval
+from buttress.report.document import plain, to_json
+from buttress.report.hostile import safe_text
+from buttress.train.data import Problems
+from buttress.train.levels import BANDS, check_bands, level_of, sample_of, unreachable
+from buttress.train.outcomes import Plan, collect
+from buttress.train.store import Outcome, write_whole
+from buttress.train.verify import said
+
+FORMATS = ("jsonl", "parquet")
+_SAID = 5
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a selection found.
+
+    Attributes
+    ----------
+    rows
+        Every problem with its own columns and ``prompt_id``, ``tries``, ``successes``, ``rate``,
+        ``low``, ``high`` (95 % Wilson interval), ``level``, ``unscored``, ``truncated``,
+        ``mean_length``; None where unknown. A column that the data set has under one of these
+        names (MATH has a ``level``) becomes ``original/<name>``.
+    chosen
+        Places of the sample among them.
+    files
+        What was written.
+    notes
+        What the user should know.
+    """
+
+    rows: list[dict[str, Any]]
+    chosen: list[int]
+    files: list[Path]
+    notes: list[str]
+    bands: tuple[float, ...]
+    level: int
+
+    def counts(self) -> dict[int | None, int]:
+        """Return the number of problems of each level, None for those without one."""
+        found: dict[int | None, int] = dict.fromkeys(range(len(self.bands) + 1), 0)
+        for row in self.rows:
+            found[row["level"]] = found.get(row["level"], 0) + 1
+        return found
+
+
+def select(
+    plan: Plan,
+    problems: Problems,
+    out: Path,
+    *,
+    bands: Sequence[float] = BANDS,
+    threshold: float = 1.0,
+    level: int = 3,
+    size: int | None = None,
+    form: str = "jsonl",
+) -> Selected | None:
+    """Sample, judge, count, and write the levels and a sample of one of them.
+
+    Called on every rank; gives None on a rank that leaves other ranks unfinished behind. The last
+    one to finish writes, so no rank waits for another.
+
+    Parameters
+    ----------
+    plan, problems
+        What to sample, of what.
+    out
+        Folder: ``levels.jsonl``, ``level-3.jsonl``, and the outcomes from which an ended run goes
+        on. Another level, size or band reads them again and samples nothing.
+    bands
+        See `levels.level_of`.
+    threshold
+        A completion succeeds when its score is at least this.
+    level, size
+        The level to draw from, and how many problems; all without a size.
+    form
+        ``jsonl`` or ``parquet``.
+    """
+    edges = check_bands(bands)
+    if not 0 <= level <= len(edges):
+        raise UsageError(f"level must lie between 0 and {len(edges)}; got {level}")
+    if size is not None and size < 1:
+        raise UsageError(f"size must be 1 or more; got {size}")
+    if form not in FORMATS:
+        raise UsageError.unknown("format", form, FORMATS)
+    outcomes = collect(plan, problems, out, label="problems").outcomes
+    if len(outcomes) < len(problems):
+        return None
+    ordered = [outcomes[index] for index in range(len(problems))]
+    rows = level_rows(problems, ordered, bands=edges, threshold=threshold)
+    chosen = _chosen(rows, level, size, plan.seed)
+    notes = [*_left_out(problems), *_unscored(ordered), *_levels_said(rows, level, size, edges)]
+    if missing := unreachable(plan.n, edges):
+        names = ", ".join(map(str, missing))
+        notes.append(f"with {plan.n} tries no problem can have level {names}; raise --n")
+    files = [
+        _write(out / f"levels.{form}", rows),
+        _write(out / f"level-{level}.{form}", [rows[place] for place in chosen]),
+    ]
+    return Selected(rows, chosen, files, notes, edges, level)
+
+
+def level_rows(
+    problems: Problems,
+    outcomes: Sequence[Outcome],
+    *,
+    bands: Sequence[float] = BANDS,
+    threshold: float = 1.0,
+) -> list[dict[str, Any]]:
+    """Return the problems with their counts; `threshold` is the score of a success."""
+    rows = []
+    for row, outcome in zip(problems.rows, outcomes, strict=True):
+        tries, successes = outcome.tries(), outcome.successes(threshold)
+        low, high = wilson_interval(successes, tries)
+        counts: dict[str, Any] = {
+            "prompt_id": text_digest(text_of(row["prompt"]) or ""),
+            "tries": tries,
+            "successes": successes,
+            "rate": successes / tries if tries else None,
+            "low": low,
+            "high": high,
+            "level": level_of(successes, tries, bands),
+            "unscored": len(outcome.scores) - tries,
+            "truncated": outcome.truncated,
+            "mean_length": sum(outcome.lengths) / len(outcome.lengths),
+        }
+        if outcome.texts is not None:
+            counts["completions"] = outcome.texts
+        rows.append({**row, **_displaced(row, counts), **plain(counts)})
+    return rows
+
+
+def _displaced(row: Mapping[str, Any], counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data set's own columns of these names, unless an earlier selection wrote them."""
+    taken = [name for name in counts if name in row]
+    return {} if len(taken) == len(counts) else {f"original/{name}": row[name] for name in taken}
+
+
+def as_json(found: Selected) -> str:
+    """Return the summary as strict JSON."""
+    counts = {("none" if level is None else str(level)): n for level, n in found.counts().items()}
+    return to_json(
+        {
+            "schema": 1,
+            "problems": len(found.rows),
+            "levels": counts,
+            "bands": list(found.bands),
+            "sample": {
+                "level": found.level,
+                "problems": len(found.chosen),
+                "prompt_id": [found.rows[place]["prompt_id"] for place in found.chosen],
+            },
+            "files": [str(path) for path in found.files],
+            "notes": found.notes,
+        }
+    )
+
+
+def render(found: Selected, console: Console) -> None:
+    """Print the number of problems of each level, and what was written."""
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for heading in ("level", "success rate", "problems", "share"):
+        table.add_column(heading, justify="right")
+    for level, count in found.counts().items():
+        share = f"{count / len(found.rows):.1%}"
+        table.add_row(
+            "–" if level is None else str(level), _band(found.bands, level), f"{count:,}", share
+        )
+    console.print(table)
+    console.print(
+        Text(f"{len(found.chosen):,} problems of level {found.level}: {safe_text(found.files[1])}")
+    )
+    console.print(Text(f"all {len(found.rows):,} with counts: {safe_text(found.files[0])}"))
+
+
+def _band(bands: Sequence[float], level: int | None) -> str:
+    if level is None:
+        return "not judged"
+    low = bands[level] if level < len(bands) else 0.0
+    high = bands[level - 1] if level else 1.0
+    return f"{low:.0%} to {high:.0%}"
+
+
+def _chosen(
+    rows: Sequence[Mapping[str, Any]], level: int, size: int | None, seed: int
+) -> list[int]:
+    places = [place for place, row in enumerate(rows) if row["level"] == level]
+    drawn = sample_of([rows[place]["prompt_id"] for place in places], size, seed)
+    return [places[at] for at in drawn]
+
+
+def _left_out(problems: Problems) -> list[str]:
+    more = len(problems.left_out) - _SAID
+    return [*problems.left_out[:_SAID], *([f"and {more:,} more rows left out"] if more > 0 else [])]
+
+
+def _unscored(outcomes: Sequence[Outcome]) -> list[str]:
+    faults: dict[str, int] = {}
+    for outcome in outcomes:
+        for why, count in outcome.faults.items():
+            faults[why] = faults.get(why, 0) + count
+    if not faults:
+        return []
+    total = sum(len(outcome.scores) for outcome in outcomes)
+    return [f"{sum(faults.values()):,} of {total:,} completions have no score: {said(faults)}"]
+
+
+def _levels_said(
+    rows: Sequence[Mapping[str, Any]], level: int, size: int | None, bands: Sequence[float]
+) -> list[str]:
+    count = sum(row["level"] == level for row in rows)
+    if size is None or count >= size:
+        return []
+    return [
+        f"level {level} has {count:,} problems where {size:,} were asked; all are in the sample"
+    ]
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    if path.suffix == ".jsonl":
+        import msgspec
+
+        encoder = msgspec.json.Encoder(enc_hook=str)
+        return write_whole(path, b"".join(encoder.encode(row) + b"\n" for row in rows))
+    import io
+
+    import polars as pl
+
+    buffer = io.BytesIO()
+    try:
+        pl.DataFrame(rows, infer_schema_length=None).write_parquet(buffer)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as fault:
+        raise InputError(
+            f"the columns of this data set do not fit into Parquet ({fault}); use --format jsonl"
+        ) from None
+    return write_whole(path, buffer.getvalue())
