@@ -58,6 +58,9 @@ class Reader(Protocol):
     A reader of files without a suffix of their own may have ``knows(path)``, which tells them by
     name or place.
 
+    A reader whose runs have a folder for each step has a method ``run_of(path)`` that returns the
+    folder of the run.
+
     A reader with ``file_by_file = True`` needs no file to understand another; large logs are then
     read by several processes.
     """
@@ -92,6 +95,14 @@ _READERS = (
     "buttress.logs.trl:TrlCompletions",
     "buttress.logs.trainer_state:TrainerState",
     "buttress.logs.verl:VerlRollouts",
+    "buttress.logs.prime_rl:PrimeRollouts",
+    "buttress.logs.verifiers:VerifiersTraces",
+    "buttress.logs.verifiers_results:VerifiersResults",
+    "buttress.logs.nemo_rl:NemoRollouts",
+    "buttress.logs.areal:ArealRollouts",
+    "buttress.logs.skyrl:SkyrlEvaluations",
+    "buttress.logs.skyrl:SkyrlMetrics",
+    "buttress.logs.inspect_ai:InspectLogs",
     "buttress.logs.metric_files:VerlMetrics",
     "buttress.logs.generic:GenericRollouts",
     "buttress.logs.metric_files:GenericMetrics",

@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from buttress.errors import InputError, UsageError
 from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
+from buttress.logs.inspect_files import is_archive
 from buttress.logs.reader import Reader, ReadOptions, readers
 from buttress.logs.trackers.beside import holds_nothing
 
@@ -102,7 +104,7 @@ def _head(path: Path) -> tuple[bytes, str | None]:
         from buttress.logs import parquet  # slow to import, and often not needed
 
         return head, parquet.fault(path)
-    return head, files.foreign(head)
+    return head, None if is_archive(path, head) else files.foreign(head)
 
 
 def _force(found: Selection, rest: list[Path], known: list[Reader], options: ReadOptions) -> None:
@@ -135,6 +137,7 @@ def choose(
     rollouts, scalars = found.of_kind("rollouts"), found.of_kind("scalars")
     if not rollouts and not scalars:
         raise InputError(_nothing(found))
+    found.unknown = [path for path in found.unknown if not _companion(path, rollouts)]
     _report(found, builder)
     if not rollouts:
         return scalars[0][0].name, scalars
@@ -147,17 +150,18 @@ def choose(
         if reader.name != name:
             message = f"rollouts of another format, {reader.name}; {name} has more files here"
             _tell(builder, paths, f"{message}. Choose with --format")
-    return name, [(reader, _training(paths, builder)) for reader, paths in chosen] + scalars
+    return name, [(reader, _training(reader, paths, builder)) for reader, paths in chosen] + scalars
 
 
-def _training(paths: list[Path], builder: RolloutBuilder) -> list[Path]:
+def _training(reader: Reader, paths: list[Path], builder: RolloutBuilder) -> list[Path]:
     """Leave dumps of validations out where there are others."""
     validation = [path for path in paths if _VALIDATION.fullmatch(path.parent.name)]
     training = [path for path in paths if path not in set(validation)]
     if validation and training:
         _tell(builder, validation, "dumps of validations, left out; name the folder to read them")
         paths = training
-    folders = list(dict.fromkeys(str(path.parent) for path in paths))
+    run_of = getattr(reader, "run_of", lambda path: path.parent)
+    folders = list(dict.fromkeys(str(run_of(path)) for path in paths))
     if len(folders) > 1:
         shown = ", ".join(folders[:_LISTED])
         builder.infer(f"one run: the files of {len(folders)} folders ({shown}) were read together")

@@ -87,15 +87,15 @@ def _extra(row: Row, builder: RolloutBuilder) -> dict[str, str]:
                     builder.infer(f"{name}: read from the column {column}")
     taken = {*found.values(), *_OURS.values()}
     for column, value in row.items():
-        if column not in taken and numeric(value) and _is_component(column):
+        if column not in taken and numeric(value) and is_component(column):
             found[COMPONENT + column.removeprefix(COMPONENT)] = column
     return found
 
 
-def _is_component(column: str) -> bool:
+def is_component(column: str) -> bool:
     """Return whether a numeric extra key is a reward component, told by a word in its name.
 
-    >>> [_is_component(name) for name in ("overlong_reward", "format", "num_turns")]
+    >>> [is_component(name) for name in ("overlong_reward", "format", "num_turns")]
     [True, True, False]
     """
     words = re.split(r"[^a-z]+", column.lower())
