@@ -153,6 +153,12 @@ def choose(
     return name, [(reader, _training(reader, paths, builder)) for reader, paths in chosen] + scalars
 
 
+def _companion(path: Path, rollouts: list[tuple[Reader, list[Path]]]) -> bool:
+    """Return whether a file is one that a format keeps beside its rollouts."""
+    patterns = [one for reader, _ in rollouts for one in getattr(reader, "companions", ())]
+    return any(fnmatchcase(path.name, pattern) for pattern in patterns)
+
+
 def _training(reader: Reader, paths: list[Path], builder: RolloutBuilder) -> list[Path]:
     """Leave dumps of validations out where there are others."""
     validation = [path for path in paths if _VALIDATION.fullmatch(path.parent.name)]
