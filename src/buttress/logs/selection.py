@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from buttress.errors import InputError, UsageError
-from buttress.logs import files
+from buttress.logs import files, pickles
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.inspect_files import is_archive
 from buttress.logs.reader import Reader, ReadOptions, readers
@@ -178,7 +178,7 @@ def _report(found: Selection, builder: RolloutBuilder) -> None:
     for path, why in found.unreadable:
         builder.problem(path, 0, f"cannot be read: {why}")
     if found.pickled:
-        _tell(builder, found.pickled, files.PICKLE_ADVICE)
+        _tell(builder, found.pickled, pickles.advice(found.pickled))
     if found.unknown:
         message = (
             f"neither rollouts nor metrics in a known format; left out {_columns(found.unknown)}"
@@ -194,7 +194,7 @@ def _tell(builder: RolloutBuilder, paths: list[Path], message: str) -> None:
 def _nothing(found: Selection) -> str:
     parts = [f"{path} cannot be read: {why}" for path, why in found.unreadable]
     if found.pickled:
-        parts.append(f"{_names(found.pickled)}: {files.PICKLE_ADVICE}")
+        parts.append(f"{_names(found.pickled)}: {pickles.advice(found.pickled)}")
     if found.unknown:
         formats = ", ".join(dict.fromkeys(one.name for one in readers()))
         parts.append(
