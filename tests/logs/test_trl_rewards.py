@@ -129,7 +129,7 @@ def test_a_mapped_reward(tmp_path):
     with pytest.raises(UsageError, match="nine"):
         bt.read(folder, map={"reward": "nine"})
     ignored = bt.read(folder, map={"step": "mine"})
-    assert "TRL's own column" in ignored.problems[0].message
+    assert "the trainer's own column" in ignored.problems[0].message
 
 
 @pytest.mark.parametrize(

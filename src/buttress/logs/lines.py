@@ -82,23 +82,26 @@ class Block:
         return Block(int(numbers[0]), data, len(lines), torn, numbers)
 
 
-def blocks(path: Path, builder: RolloutBuilder | None = None) -> Iterator[Block]:
+def blocks(
+    path: Path, builder: RolloutBuilder | None = None, *, limit: int | None = None
+) -> Iterator[Block]:
     """Yield the lines of a file in blocks of about half a megabyte.
 
-    A line beyond 64 MiB is left out. That, a damaged stream and a file that cannot be opened are
-    problems of the builder (if there is one); what could be read before is yielded.
+    A line beyond the limit (64 MiB by default) is left out. That, a damaged stream and a file that
+    cannot be opened are problems of the builder (if there is one); what could be read before is
+    yielded.
     """
     builder = builder or RolloutBuilder()
     try:
         with files.Opened(path) as file:
-            yield from _blocks(file, path, builder)
+            yield from _blocks(file, path, builder, limit or LINE_LIMIT)
             if file.fault:
                 builder.problem(path, 0, f"{file.fault}; what stands before is read")
     except OSError as fault:
         builder.problem(path, 0, f"cannot be read: {fault.strerror or fault}")
 
 
-def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder) -> Iterator[Block]:
+def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder, limit: int) -> Iterator[Block]:
     # one buffer for the whole file: fresh memory for each block costs more than reading it
     buffer = bytearray(files.CHUNK)
     view = memoryview(buffer)
@@ -119,8 +122,8 @@ def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder) -> Iterator
             held = _moved(view, cut, end)
             continue
         held = _moved(view, start, end)
-        if held > LINE_LIMIT:
-            message = f"a line of more than {LINE_LIMIT >> 20} MiB, left out"
+        if held > limit:
+            message = f"a line of more than {limit >> 20} MiB, left out"
             builder.problem(path, line, message, lost=1)
             held, endless = 0, True
         elif held == len(buffer):

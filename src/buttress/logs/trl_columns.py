@@ -13,6 +13,7 @@ from buttress.groups.identity import codes_of
 from buttress.logs import parquet
 from buttress.logs.builder import Coded, RolloutBuilder
 from buttress.logs.columns import COMPONENT
+from buttress.logs.reader import Fetch
 from buttress.logs.trl_evidence import components
 from buttress.logs.trl_files import FIXED, TEXTS, Dump, Loader
 from buttress.logs.trl_groups import blocks
@@ -82,16 +83,25 @@ class Columns(NamedTuple):
 
 
 def hand_over(
-    dumps: Sequence[Dump], columns: Columns, size: int | None, loader: Loader, prefix: str
+    dumps: Sequence[Dump],
+    columns: Columns,
+    size: int | None,
+    loader: Loader,
+    prefix: str,
+    fetch: Fetch | None = None,
 ) -> None:
-    """Give the rows to the builder, grouped by the log's own ids, else by blocks of `size`."""
+    """Give the rows to the builder, grouped by the log's own ids, else by blocks of `size`.
+
+    `fetch` reads texts back where the files are no Parquet.
+    """
     builder, files = loader.builder, {}
+    fetch = fetch or partial(parquet.texts, names=TEXTS)
     if size and any(dump.group is None for dump in dumps):
         builder.note(grouped_by="position")
     _tell_strange(dumps, columns, loader)
     for dump in dumps:
         if dump.file not in files:
-            files[dump.file] = builder.open(dump.file, partial(parquet.texts, names=TEXTS))
+            files[dump.file] = builder.open(dump.file, fetch)
         whole = _without_torn(dump, size, builder)
         table = columns.values(whole) | _identities(whole, size, loader, prefix)
         builder.add(files[dump.file], whole.row, table)
@@ -149,7 +159,9 @@ def _mapped(
     for canonical, name in builder.options.map.items():
         if canonical in (*FIXED, "prompt_id") and dumps:
             builder.mapped.add(canonical)
-            message = f"{canonical} is TRL's own column; --map {canonical}={name} was ignored"
+            message = (
+                f"{canonical} is the trainer's own column; --map {canonical}={name} was ignored"
+            )
             builder.problems.once((canonical, name), str(dumps[0].file), 0, message)
         elif canonical == "group" and grouped:
             builder.mapped.add(canonical)
