@@ -10,7 +10,6 @@ import numpy as np
 
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
-from buttress.remedies.batch_norm import group_moments
 from buttress.remedies.dense import Dense
 from buttress.remedies.group_norm import check_divisor, normalised
 from buttress.remedies.levels import LevelEstimator
@@ -38,7 +37,8 @@ class AGrae(LevelEstimator):
     Plugs in: replaces the trainer's advantages.
 
     Our reading: the released code divides by ``1 - sqrt(p)``; this is the paper's ``sqrt(1 - p)``.
-    p is held between 1/(2G) and 1 - 1/(2G), which changes nothing for 0/1 rewards.
+    p is held between 1/(2G) and 1 - 1/(2G), which changes nothing for 0/1 rewards; it is the mean
+    of `correct` where that is known (`success`).
 
     Source: arXiv 2602.05548.
     """
@@ -53,12 +53,11 @@ class AGrae(LevelEstimator):
         options.number("alpha", self.alpha, 0, above=True)
 
     def collect(self, view: View) -> Mapping[str, Moments]:
-        return {"mean": group_moments(view, lambda block: block.mean)}
+        return self.rate_moments(view)
 
     def compute(self, block: Dense, batch: Batch) -> Any:
-        low, high = self.levels
         xp = block.xp
-        w = min(max((batch.extra["mean"].mean - low) / (high - low), 0.0), 1.0)
+        w = min(max(self.rates(batch)[0], 0.0), 1.0)
         edge = block.lift(0.5 / np.maximum(block.scorable, 1))
         p = self.success_rate(block)
         p = xp.where(p < edge, edge, xp.where(p > 1.0 - edge, 1.0 - edge, p))
@@ -88,7 +87,9 @@ class HaDw(LevelEstimator):
     Plugs in: replaces the trainer's advantages; keeps the last `window` batches as state.
 
     Our reading: C starts as the first batch's mean; while there is one belief only, its deviation
-    counts as 1. Merging ranks averages their beliefs.
+    counts as 1. Merging ranks averages their beliefs. p and C are means of `correct` where that is
+    known of the batch (`success`); beliefs about the one say nothing of the other, so that a change
+    between the two starts C anew.
 
     Source: arXiv 2601.08521.
     """
@@ -108,10 +109,22 @@ class HaDw(LevelEstimator):
         options.whole("window", self.window, 1)
         options.choice("belief", self.belief, ("filter", "window"))
         self._past: list[float] = []
+        self._judged = False  # whether these are means of `correct`
+
+    def collect(self, view: View) -> Mapping[str, Moments]:
+        correct = view.groups.column("correct") if self.success == "correct" else None
+        if correct is None:
+            return {}
+        known = np.isfinite(correct) & np.isfinite(view.groups.rewards)
+        return {"success": Moments.of(correct[known].clip(0, 1))}
 
     def prepare(self, batch: Batch) -> None:
         super().prepare(batch)
-        self._now = [batch.reward.mean] if batch.reward.count else []
+        success = batch.extra.get("success", Moments(0, 0.0, 0.0))
+        seen = success if success.count else batch.reward
+        if seen.count and self._judged != bool(success.count):
+            self._past, self._judged = [], bool(success.count)
+        self._now = [seen.mean] if seen.count else []
         if self.belief == "window":
             past = (self._past + self._now)[-self.window :]
         else:
@@ -119,7 +132,7 @@ class HaDw(LevelEstimator):
         self._expected = sum(past) / len(past) if past else 0.0
 
     def compute(self, block: Dense, batch: Batch) -> Any:
-        low, high = self.levels
+        low, high = (0.0, 1.0) if self._judged else self.levels
         expected = min(max((self._expected - low) / (high - low), 0.0), 1.0)
         advantages = normalised(block, self.eps, self.ddof)
         apart = self.success_rate(block) - expected
@@ -135,14 +148,19 @@ class HaDw(LevelEstimator):
         return {"belief": believed}
 
     def _state(self) -> dict[str, Any]:
-        return super()._state() | {"past": list(self._past)}
+        return super()._state() | {"past": list(self._past), "judged": self._judged}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._past = list(state["past"])
+        self._past, self._judged = list(state["past"]), bool(state.get("judged"))
 
     def _absorb(self, other: Self) -> None:
         super()._absorb(other)
+        if self._judged != other._judged:
+            # only one of them can go on: the one that has seen more
+            more = max(self, other, key=lambda one: len(one._past))
+            self._past, self._judged = list(more._past), more._judged
+            return
         shared = min(len(self._past), len(other._past))
         longer = max(self._past, other._past, key=len)
         recent = [

@@ -17,6 +17,7 @@ from buttress.remedies.dense import Dense
 from buttress.remedies.estimator import Estimator
 from buttress.remedies.group_norm import check_divisor, normalised
 from buttress.remedies.registry import remedy
+from buttress.remedies.success import RIGHT, WRONG, Success, check_success, verdicts
 from buttress.remedies.view import View
 
 Strategy = Literal["stratified", "uniform", "fixed", "exponential"]
@@ -68,9 +69,13 @@ class Avspo(Estimator):
     Our reading: K takes the group's own number of scorable samples. Rewards are shifted by
     min(0, lowest reward seen so far), so that for rewards of 0 and more it is exactly equation 9
     and -1 for a wrong answer counts as 0. A tied group between wrong and correct counts as correct.
-    The other strategies (ablations: draws from U[0, r], r/2, r·e^(-k/2)) take the anchor for r
-    where r is 0. An undefined ACR leaves the threshold alone. Merging ranks averages the
-    thresholds, weighted by steps.
+    A tied group whose column `correct` is known is wrong where that is 0 and correct where it is 1,
+    whatever its reward (`success`): a constant bonus for the format does not turn a wrong group
+    into a correct one. Its anchor then lies above (below, for a correct one without a reward) the
+    group's own reward; with `success` "reward", and where `correct` is unknown, the reward decides
+    as equation 9 says. The other strategies (ablations: draws from U[0, r], r/2, r·e^(-k/2)) take
+    the anchor for r where r is 0. An undefined ACR leaves the threshold alone. Merging ranks
+    averages the thresholds, weighted by steps.
 
     Source: equations 8 to 10 of arXiv 2605.21125.
     """
@@ -86,6 +91,7 @@ class Avspo(Estimator):
     threshold_bounds: tuple[float, float] = (0.1, 0.9)
     strategy: Strategy = "stratified"
     only: Side = "both"
+    success: Success = "correct"
     eps: float = 1e-6
     ddof: int = 0
     seed: int = field(default=0)
@@ -97,6 +103,7 @@ class Avspo(Estimator):
         options.number("threshold_rate", self.threshold_rate, 0, 1)
         options.choice("strategy", self.strategy, ("stratified", "uniform", "fixed", "exponential"))
         options.choice("only", self.only, ("both", "wrong", "correct"))
+        check_success(self.success)
         options.whole("seed", self.seed, 0)
         self.threshold_bounds = options.bounds("threshold_bounds", self.threshold_bounds, 0, 1)
         options.number("threshold_init", self.threshold_init, *self.threshold_bounds)
@@ -159,19 +166,32 @@ class Avspo(Estimator):
             return np.zeros(len(block), dtype=bool)
         if self.only == "both":
             return block.tied
-        return block.tied & ((self._top(block) > 0) == (self.only == "correct"))
+        return block.tied & ((self._top(block)[0] > 0) == (self.only == "correct"))
 
-    def _top(self, block: Dense) -> NDArray[np.float64]:
-        """Return the shifted reward of each group, exactly 0 where it is 0 within the tolerance."""
-        top = np.where(block.tied, block.high - min(0.0, self._lowest), 0.0)
-        return np.where(top > self.tolerance.atol, top, 0.0)
+    def _top(self, block: Dense) -> tuple[NDArray[np.float64], Any]:
+        """Return the reward of each group as equation 9 sees it, and where it counts from.
+
+        Exactly 0 where the group is all wrong.
+        """
+        base = min(0.0, self._lowest)
+        top = np.where(block.tied, block.high - base, 0.0)
+        top = np.where(top > self.tolerance.atol, top, 0.0)
+        verdict = verdicts(block.groups, self.tolerance, self.success)
+        if verdict is None:
+            return top, base
+        verdict = verdict[block.index]
+        wrong = block.tied & (verdict == WRONG)
+        right = block.tied & (verdict == RIGHT) & (top == 0)
+        top = np.where(right, self.anchor, np.where(wrong, 0.0, top))
+        return top, np.where(wrong | right, block.high - top, base)
 
     def _virtual(self, block: Dense, batch: Batch, chosen: NDArray[np.bool_]) -> virtual.Virtual:
         k = np.where(chosen, virtual_count(block.scorable, batch.acr, self.alpha), 0)
-        drawn = self._draw(self._top(block), k)
+        top, base = self._top(block)
+        drawn = self._draw(top, k)
         self._plan["K"] = max(self._plan["K"], int(k.max()))
         self._augmented += int(chosen.sum())
-        return drawn._replace(mean=drawn.mean + min(0.0, self._lowest))
+        return drawn._replace(mean=drawn.mean + base)
 
     def _draw(self, top: NDArray[np.float64], k: NDArray[np.int64]) -> virtual.Virtual:
         if self.strategy == "stratified":

@@ -33,6 +33,10 @@ class Ngrpo(LevelEstimator):
 
     Plugs in: replaces the trainer's advantages.
 
+    Our reading: `correct`, where it is known, says which tied groups are all wrong and all correct
+    (`success`); where wrong ones have reached ``bounds[1]``, the virtual answer lies a span of the
+    bounds above them.
+
     Source: arXiv 2509.18851.
     """
 
@@ -46,10 +50,17 @@ class Ngrpo(LevelEstimator):
         check_divisor(self.eps, self.ddof)
 
     def compute(self, block: Dense, batch: Batch) -> Any:
-        top, one = self.levels[1], np.ones(len(block))
-        drawn = virtual.Virtual(one, one * top, one * 0.0)
-        cells = virtual.normalised_with(block, drawn, self.eps, self.ddof)
-        return block.choose(self.is_at(block, top), block.zero, cells)
+        low, top = self.levels
+        one = np.ones(len(block))
+        wrong, right = self.all_wrong(block, block.groups), self.all_right(block, block.groups)
+        at_top = self.is_at(block, top)
+        # where wrong answers earn as much as was ever seen, a right one is worth the span more
+        beyond = wrong & (at_top | (block.low > top))
+        best = np.where(beyond, block.high + (top - low), top) if beyond.any() else one * top
+        cells = virtual.normalised_with(
+            block, virtual.Virtual(one, best, one * 0.0), self.eps, self.ddof
+        )
+        return block.choose(right | (at_top & ~wrong), block.zero, cells)
 
 
 @remedy("qae", "advantage")
@@ -171,7 +182,8 @@ class Sign(LevelEstimator):
 
     Plugs in: replaces the trainer's advantages.
 
-    Our reading: other reward levels are mapped to [0, 1] by `bounds`.
+    Our reading: r is the column `correct` where it is known (`success`); else other reward levels
+    are mapped to [0, 1] by `bounds`.
 
     Source: arXiv 2605.07689.
     """
@@ -179,4 +191,4 @@ class Sign(LevelEstimator):
     signals_ties = True
 
     def compute(self, block: Dense, batch: Batch) -> Any:
-        return block.hide(2.0 * self.unit(block, block.rewards) - 1.0)
+        return block.hide(2.0 * self.successes(block) - 1.0)

@@ -36,7 +36,8 @@ class FGrpo(LevelEstimator):
 
     Plugs in: replaces the trainer's advantages.
 
-    Our reading: rewards between the two levels count as their fraction.
+    Our reading: rewards between the two levels count as their fraction; p is the mean of `correct`
+    where that is known (`success`).
 
     Source: arXiv 2602.06717.
     """
@@ -54,6 +55,8 @@ class FGrpo(LevelEstimator):
             raise UsageError(f"base must be another advantage estimator; got {self.base!r}")
         given = {"eps": self.eps, "ddof": self.ddof}
         given = {name: value for name, value in given.items() if value is not None}
+        if hasattr(lookup(self.base), "success"):
+            given["success"] = self.success
         self._base = create(self.base, tolerance=self.tolerance, **given)
 
     def collect(self, view: View) -> Mapping[str, Moments]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from buttress.groups import Groups
 from buttress.remedies import options
 from buttress.remedies.registry import remedy
-from buttress.remedies.sampling import group_means
+from buttress.remedies.sampling import group_success
+from buttress.remedies.success import Success, check_success
 
 POOLS = ("unseen", "hard", "medium", "easy")
 DEFAULT_WEIGHTS = {"unseen": 1.0, "hard": 0.25, "medium": 1.0, "easy": 0.1}
@@ -38,7 +39,8 @@ class DifficultyPools:
 
     Our reading: pools like these are in use (prime-rl, and the offline and online difficulty
     filters of the source); edges, weights and forgetting are ours. On few prompts concentrating
-    hurts: a trial with weights sqrt(p (1 - p)) on 256 prompts gained nothing or lost.
+    hurts: a trial with weights sqrt(p (1 - p)) on 256 prompts gained nothing or lost. A success
+    rate is the mean of `correct` where that is known (`success`), else of the reward in `bounds`.
 
     Source: pools by success rate as in arXiv 2505.07291.
 
@@ -56,9 +58,11 @@ class DifficultyPools:
     weights: Mapping[str, float] | None = None
     forget: float = 0.7
     bounds: tuple[float, float] = (0.0, 1.0)
+    success: Success = "correct"
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_success(self.success)
         self.edges = options.bounds("edges", self.edges, 0, 1)
         self.bounds = options.bounds("bounds", self.bounds, -1e9, 1e9)
         options.number("bounds[1]", self.bounds[1], self.bounds[0], above=True)
@@ -73,9 +77,8 @@ class DifficultyPools:
 
     def update(self, groups: Groups) -> None:
         """Take in the groups that were sampled; those without a prompt identity do not count."""
-        low, high = self.bounds
-        mean, known = group_means(groups)
-        success = np.clip((mean - low) / (high - low), 0, 1)[known]
+        success, known = group_success(groups, self.bounds, self.success)
+        success = np.clip(success, 0, 1)[known]
         for label, rate in zip(groups.prompt_id[known].tolist(), success.tolist(), strict=True):
             if label is not None:
                 visits, total = self._seen.get(label, (0.0, 0.0))

@@ -38,7 +38,8 @@ class Mcpo(LevelEstimator):
     Plugs in: replaces the trainer's advantages, together with its loss.
 
     Our reading: the scale is never taken below that of one failure in G, which it is for 0/1
-    rewards; rewards between the levels could drive it to 0.
+    rewards; rewards between the levels could drive it to 0. p is the mean of `correct` where that
+    is known (`success`).
 
     Source: arXiv 2604.16972.
     """
@@ -78,7 +79,8 @@ class Bnpo(LevelEstimator):
     Plugs in: replaces the trainer's advantages. (TRL's loss type "bnpo" is another thing.)
 
     Our reading: with fewer than two groups, or without any variance between them, α = β = 1, which
-    is the plain mean baseline. Rewards are mapped to [0, 1] by `bounds`.
+    is the plain mean baseline. Rewards are mapped to [0, 1] by `bounds`; the success rates in the
+    weight are means of `correct` where that is known (`success`).
 
     Source: arXiv 2506.02864.
     """
@@ -90,11 +92,11 @@ class Bnpo(LevelEstimator):
         options.number("cap", self.cap, 0, above=True)
 
     def collect(self, view: View) -> Mapping[str, Moments]:
-        return {"mean": group_moments(view, lambda block: block.mean)}
+        return self.rate_moments(view)
 
     def compute(self, block: Dense, batch: Batch) -> Any:
         low, high = self.levels
-        alpha, beta = self._parameters(batch.extra["mean"])
+        alpha, beta = self._parameters(*self.rates(batch))
         xp = block.xp
         p = xp.clip(self.success_rate(block), 1e-12, 1.0 - 1e-12)
         log_beta = math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
@@ -102,12 +104,11 @@ class Bnpo(LevelEstimator):
         weight = xp.exp(xp.clip(log_weight, -700.0, math.log(self.cap)))
         return block.centred / (high - low) * weight
 
-    def _parameters(self, means: Moments) -> tuple[float, float]:
-        low, high = self.levels
-        variance = (means.std(1) / (high - low)) ** 2
+    def _parameters(self, mean: float, deviation: float) -> tuple[float, float]:
+        variance = deviation**2
         if variance <= 1e-12:
             return 1.0, 1.0
-        mean = min(max((means.mean - low) / (high - low), 0.0), 1.0)
+        mean = min(max(mean, 0.0), 1.0)
         strength = mean * (1.0 - mean) / variance - 1.0
         return max(1.0, 1.0 + strength * mean / 3), max(1.0, 1.0 + strength * (1.0 - mean) / 3)
 

@@ -16,6 +16,7 @@ from buttress.measures.statistics import ratio
 from buttress.measures.summary import GroupSummary
 from buttress.remedies import options
 from buttress.remedies.registry import remedy
+from buttress.remedies.success import Success, check_success, verdict_means
 
 
 @remedy("dynamic_sampling", "sampling")
@@ -148,7 +149,8 @@ class Greso:
     Plugs in: before the generation: `choose` among the prompts that come up, `update` with the
     groups.
 
-    Our reading: rewards are read between `bounds`; a visit that is neither ends the run.
+    Our reading: rewards are read between `bounds`, and the mean of `correct` instead where it is
+    known (`success`); a visit that is neither ends the run.
 
     Source: Zheng et al., arXiv 2506.02177.
 
@@ -171,9 +173,11 @@ class Greso:
     right_from: float = 0.98
     wrong_to: float = 0.11
     bounds: tuple[float, float] = (0.0, 1.0)
+    success: Success = "correct"
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_success(self.success)
         self.range = options.bounds("range", self.range, 0, 1)
         self.bounds = options.bounds("bounds", self.bounds, -1e9, 1e9)
         options.number("bounds[1]", self.bounds[1], self.bounds[0], above=True)
@@ -199,9 +203,7 @@ class Greso:
 
     def update(self, groups: Groups) -> None:
         """Take in the groups that were sampled; those without a prompt identity do not count."""
-        low, high = self.bounds
-        mean, known = group_means(groups)
-        success = (mean - low) / (high - low)
+        success, known = group_success(groups, self.bounds, self.success)
         side = np.where(success >= self.right_from, 1, np.where(success <= self.wrong_to, -1, 0))
         side, labels = side[known], groups.prompt_id[known]
         for label, now in zip(labels.tolist(), side.tolist(), strict=True):
@@ -238,7 +240,23 @@ class Greso:
         self._now[side] = min(max(self._now[side] + step, self.range[0]), self.range[1])
 
 
-def group_means(groups: Groups) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def group_success(
+    groups: Groups, bounds: tuple[float, float], success: Success
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the success rate of each group with a scorable reward, and which these are.
+
+    The place of the mean reward between the bounds, or the mean verdict where one is known.
+    """
+    low, high = bounds
+    mean, known = _group_means(groups)
+    rate = (mean - low) / (high - low)
+    verdict = verdict_means(groups, success)
+    if verdict is not None:
+        rate = np.where(verdict[1], verdict[0], rate)
+    return rate, known
+
+
+def _group_means(groups: Groups) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the mean scorable reward of each group, and where there is one."""
     scorable = np.isfinite(groups.rewards)
     count = np.bincount(groups.group_of[scorable], minlength=len(groups))

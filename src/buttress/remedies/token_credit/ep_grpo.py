@@ -43,11 +43,12 @@ class EpGrpo(TokenEstimator, LevelEstimator):
     `ref_logp`. Without token columns it is GRPO, ungated.
 
     Our reading: gamma 1, and theta halfway between the lowest and the highest reward (`bounds`, by
-    default those seen so far); the paper's values are not known to us, nor over what it takes the
-    mean and the deviation of H. Its factor lambda on s would cancel in the standardisation, so
-    `weight` scales the result instead. A bucket k of 1..K holds progress in ((k-1)/K, k/K]; a
-    response without any entropy progresses by its tokens. Deviations are those of the population,
-    and eps stands beside each of them.
+    default those seen so far), or 1/2 for the column `correct` in the place of r where that is
+    known (`success`; not with a theta of your own); the paper's values are not known to us, nor
+    over what it takes the mean and the deviation of H. Its factor lambda on s would cancel in the
+    standardisation, so `weight` scales the result instead. A bucket k of 1..K holds progress in
+    ((k-1)/K, k/K]; a response without any entropy progresses by its tokens. Deviations are those of
+    the population, and eps stands beside each of them.
 
     Source: arXiv 2605.04960, equations 18 to 25 (as restated by others).
     """
@@ -86,9 +87,13 @@ class EpGrpo(TokenEstimator, LevelEstimator):
 
     def _direction(self, cells: TokenCells) -> Any:
         xp, theta = cells.xp, self.theta
-        theta = sum(self.levels) / 2 if theta is None else theta
-        rewards = cells.lift(np.nan_to_num(cells.groups.rewards))
-        by = xp.where(cells.lift(cells.compared), cells.advantage, rewards - theta)
+        above = np.nan_to_num(cells.groups.rewards) - (
+            sum(self.levels) / 2 if theta is None else theta
+        )
+        correct = cells.groups.column("correct") if self.success == "correct" else None
+        if theta is None and correct is not None:
+            above = np.where(np.isnan(correct), above, correct - 0.5)
+        by = xp.where(cells.lift(cells.compared), cells.advantage, cells.lift(above))
         return xp.where(xp.abs(by) > NO_SIGN, xp.sign(by), xp.zeros_like(by))
 
     def _progress(self, cells: TokenCells) -> Any:

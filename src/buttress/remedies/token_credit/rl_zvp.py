@@ -36,7 +36,9 @@ class RlZvp(TokenEstimator, LevelEstimator):
     is there; a tied group of unknown entropy gets exactly 0.
 
     Our reading: the form per sample is the mean of the paper's over the tokens. Without
-    `entropy_max` the largest mean entropy in the group stands for it.
+    `entropy_max` the largest mean entropy in the group stands for it. The column `correct`, where
+    it is known, says which groups are all correct and all wrong (`success`), else the lowest and
+    the highest reward (`bounds`).
 
     Source: arXiv 2509.21880.
     """
@@ -62,10 +64,9 @@ class RlZvp(TokenEstimator, LevelEstimator):
         xp = block.xp
         known = ~xp.isnan(entropy)
         entropy = xp.where(known, entropy, block.zero)
-        low, high = self.levels
-        cells = block.choose(self.is_at(block, high), self.alpha * entropy, cells)
+        cells = block.choose(self.all_right(block, block.groups), self.alpha * entropy, cells)
         gap = xp.where(known, self._largest(block, entropy, known) - entropy, block.zero)
-        return block.choose(self.is_at(block, low), -self.alpha * gap, cells)
+        return block.choose(self.all_wrong(block, block.groups), -self.alpha * gap, cells)
 
     def _largest(self, block: Dense, entropy: Any, known: Any) -> Any:
         xp = block.xp
@@ -78,11 +79,9 @@ class RlZvp(TokenEstimator, LevelEstimator):
         return xp.where(own >= entropy, own, largest)
 
     def spread(self, cells: TokenCells) -> Any:
-        xp, entropy, summary = cells.xp, cells["entropy"], cells.summary
-        low, high = self.levels
-        group = cells.groups.group_of
-        correct = cells.lift(self.is_at(summary, high)[group])
-        wrong = cells.lift(self.is_at(summary, low)[group])
+        xp, entropy, groups = cells.xp, cells["entropy"], cells.groups
+        correct = cells.lift(self.all_right(cells.summary, groups)[groups.group_of])
+        wrong = cells.lift(self.all_wrong(cells.summary, groups)[groups.group_of])
         gap = xp.max(entropy, axis=1, keepdims=True) - entropy
         advantage = xp.where(correct, self.alpha * entropy, cells.advantage)
         return xp.where(wrong, -self.alpha * gap, advantage)
