@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from buttress.errors import UsageError
 from buttress.measures import Difference, wilson_interval
@@ -42,14 +41,13 @@ def pass_at_k(successes: ArrayLike, tries: ArrayLike, k: int) -> NDArray[np.floa
     if k < 1:
         raise UsageError(f"k of pass@k must be 1 or more; got {k}")
     n, c = np.broadcast_arrays(np.asarray(tries, np.float64), np.asarray(successes, np.float64))
-    failures = n - c
-    some = (failures >= k) & (n >= k)
     # where fewer than k tries failed, each k-subset holds a success
-    left, whole = np.where(some, failures, k), np.where(some, n, k)
-    log_miss = gammaln(left + 1) - gammaln(left - k + 1) - gammaln(whole + 1)
-    log_miss += gammaln(whole - k + 1)
-    found = np.where(some, -np.expm1(np.minimum(log_miss, 0.0)), 1.0)
-    return np.where(n >= k, found, nan)
+    some = n - c >= k
+    log_miss = np.zeros(n.shape)
+    for drawn in range(k):
+        # a sum of logarithms: differences of log-factorials lose the digits of small rates
+        log_miss += np.log1p(-np.where(some, c, 0.0) / np.where(some, n - drawn, 1.0))
+    return np.where(n >= k, np.where(some, -np.expm1(log_miss), 1.0), nan)
 
 
 def rate(values: ArrayLike) -> Estimate:

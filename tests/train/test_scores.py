@@ -1,0 +1,131 @@
+"""pass@k against counting, intervals against their coverage, tests against SciPy."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb, isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from buttress.errors import UsageError
+from buttress.measures import wilson_interval
+from buttress.train.scores import RESAMPLES, mean, paired, pass_at_k, rate
+
+
+@pytest.mark.parametrize("tries", range(1, 8))
+def test_pass_at_k_is_the_share_of_subsets_with_a_success(tries):
+    for successes in range(tries + 1):
+        outcomes = [1] * successes + [0] * (tries - successes)
+        for k in range(1, tries + 1):
+            subsets = [max(some) for some in combinations(outcomes, k)]
+            found = pass_at_k([successes], [tries], k)[0]
+            assert found == pytest.approx(np.mean(subsets), abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 16, 64, 128, 256])
+def test_pass_at_k_to_256_against_whole_numbers(k):
+    tries = 256
+    successes = np.arange(tries + 1)
+    exact = [1 - comb(tries - c, k) / comb(tries, k) for c in successes.tolist()]
+    assert pass_at_k(successes, np.full(tries + 1, tries), k) == pytest.approx(exact, abs=1e-11)
+
+
+def test_small_rates_keep_their_digits():
+    assert pass_at_k([1], [10**6], 1)[0] == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_pass_at_k_of_the_mean_is_unbiased():
+    draw = np.random.default_rng(0)
+    won = draw.binomial(10, 0.3, size=200_000)
+    found = pass_at_k(won, np.full(won.shape, 10), 4)
+    assert found.mean() == pytest.approx(1 - 0.7**4, abs=0.003)
+
+
+def test_too_few_tries_say_nothing():
+    assert isnan(pass_at_k([1], [3], 4)[0])
+    assert isnan(pass_at_k([0], [0], 1)[0])
+    with pytest.raises(UsageError, match="1 or more"):
+        pass_at_k([0], [1], 0)
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, nan]), min_size=1, max_size=40))
+def test_a_rate_has_wilsons_interval_over_what_is_known(values):
+    known = [one for one in values if not isnan(one)]
+    found = rate(values)
+    assert found.problems == len(known)
+    expected = wilson_interval(sum(known), len(known))
+    assert np.array_equal([found.low, found.high], expected, equal_nan=True)
+
+
+def test_the_bootstrap_covers_the_truth_as_often_as_it_says():
+    draw = np.random.default_rng(1)
+    covered = 0
+    for run in range(200):
+        found = mean(draw.beta(0.5, 1.5, size=80), seed=run)
+        covered += found.low <= 0.25 <= found.high
+    # 95 % of 200 is 190, standard deviation 3.1; the percentile bootstrap is a little narrow
+    assert 178 <= covered <= 199
+
+
+def test_the_bootstrap_agrees_with_scipy():
+    values = np.random.default_rng(2).random(60)
+    found = mean(values, seed=3)
+    known = stats.bootstrap((values,), np.mean, method="percentile", rng=4).confidence_interval
+    assert found.low == pytest.approx(known.low, abs=0.01)
+    assert found.high == pytest.approx(known.high, abs=0.01)
+
+
+def test_unknown_is_not_zero():
+    found = mean([nan, 0.5, nan])
+    assert (found.value, found.problems) == (0.5, 1)
+    assert isnan(mean([nan]).value)
+    assert mean([]).problems == 0
+
+
+def test_pairs_of_right_and_wrong_have_mcnemars_exact_test():
+    first = [0] * 9 + [1] * 2 + [1] * 20
+    second = [1] * 9 + [0] * 2 + [1] * 20
+    found = paired(first, second)
+    assert found.value == pytest.approx(7 / 31)
+    assert found.p_value == pytest.approx(stats.binomtest(9, 11).pvalue)
+    assert found.paired == 31
+    assert found.low < 7 / 31 < found.high
+
+
+def test_pairs_of_shares_have_a_sign_flip_test():
+    draw = np.random.default_rng(5)
+    first = draw.random(12)
+    second = first + draw.normal(0.1, 0.15, size=12)
+    exact = stats.permutation_test(
+        (second - first,), np.mean, permutation_type="samples", n_resamples=np.inf
+    ).pvalue
+    error = (exact * (1 - exact) / RESAMPLES) ** 0.5
+    assert paired(first, second).p_value == pytest.approx(exact, abs=4 * error + 1 / RESAMPLES)
+
+
+def test_equal_models_do_not_differ():
+    found = paired([0.3, 0.5, nan], [0.3, 0.5, 1.0])
+    assert (found.value, found.low, found.high, found.paired) == (0.0, 0.0, 0.0, 2)
+    assert found.p_value == 1.0
+
+
+def test_no_common_problem_gives_nothing():
+    found = paired([nan, 1.0], [1.0, nan])
+    assert isnan(found.value)
+    assert isnan(found.p_value)
+    with pytest.raises(UsageError, match="same problems"):
+        paired([1.0], [1.0, 0.0])
+
+
+def test_the_null_is_rejected_as_often_as_it_should_be():
+    draw = np.random.default_rng(6)
+    rejected = 0
+    for run in range(200):
+        apart = draw.normal(size=20)
+        rejected += paired(np.zeros(20), apart, seed=run).p_value <= 0.05
+    # 10 expected, standard deviation 3.1
+    assert 1 <= rejected <= 20
