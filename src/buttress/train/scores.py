@@ -47,7 +47,7 @@ def pass_at_k(successes: ArrayLike, tries: ArrayLike, k: int) -> NDArray[np.floa
     for drawn in range(k):
         # a sum of logarithms: differences of log-factorials lose the digits of small rates
         log_miss += np.log1p(-np.where(some, c, 0.0) / np.where(some, n - drawn, 1.0))
-    return np.where(n >= k, np.where(some, -np.expm1(log_miss), 1.0), nan)
+    return np.where(n >= k, np.where(some, 0.0 - np.expm1(log_miss), 1.0), nan)
 
 
 def rate(values: ArrayLike) -> Estimate:
