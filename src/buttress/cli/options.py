@@ -30,7 +30,8 @@ class Reading:
     ----------
     format
         Read every file as this format instead of recognising it: trl, verl, prime-rl, verifiers,
-        nemo-rl, areal, skyrl, inspect_ai, generic.
+        nemo-rl, areal, skyrl, ms-swift, open-instruct, roll, rllm, tinker, inspect_ai, generic;
+        metrics of wandb, tensorboard, mlflow, trackio.
     map
         Read COLUMN as a column of the rollout table, e.g. --map reward=my_score. Repeatable.
     group_size

@@ -33,8 +33,9 @@ def diagnose(
     Parameters
     ----------
     paths
-        Files, directories or globs: TRL completions, verl dumps, trainer_state.json, or any
-        JSONL, CSV or Parquet with one rollout per row; also .gz and .zst.
+        Files, directories or globs: the rollouts and metrics that a trainer writes, the files of
+        W&B (offline), TensorBoard, MLflow and Trackio, or any JSONL, CSV or Parquet with one
+        rollout per row; also .gz and .zst.
     json
         Print the report as JSON on standard output, and nothing else there.
     html

@@ -44,7 +44,9 @@ def read(
         dicts with the columns of the rollout table. Files may be compressed with gzip or zstd.
     format
         Name of the format, where it should not be recognised: ``trl``, ``verl``, ``prime-rl``,
-        ``verifiers``, ``nemo-rl``, ``areal``, ``skyrl``, ``inspect_ai``, ``generic``.
+        ``verifiers``, ``nemo-rl``, ``areal``, ``skyrl``, ``ms-swift``, ``open-instruct``, ``roll``,
+        ``rllm``, ``tinker``, ``inspect_ai``, ``generic``; for metrics also ``wandb``,
+        ``tensorboard``, ``mlflow`` and ``trackio``.
     map
         Column of the rollout table -> name of the column in the log.
     group_size

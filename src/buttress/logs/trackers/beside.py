@@ -7,7 +7,7 @@ from pathlib import Path
 
 from buttress.logs.trackers.mlflow_store import META
 
-_WANDB_RUN = re.compile(r"(offline-)?run-\d{8}_\d{6}-.+")
+_WANDB_RUN = re.compile(r"(offline-)?run-\d{8}_\d{6}-.+|latest-run")
 _WANDB_FOLDERS = {"media", "logs", "tmp"}
 _WANDB_FILES = {
     "wandb-metadata.json", "wandb-summary.json", "config.yaml", "requirements.txt", "output.log",

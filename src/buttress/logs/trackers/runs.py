@@ -123,7 +123,7 @@ class StepRows:
                 self._add(step, name, value, _DEEPEST)
 
     def _add(self, step: int, name: str, value: Any, depth: int) -> None:
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             if "_type" not in value and depth:  # else an image, a table, a histogram
                 for key, inner in value.items():
                     self._add(step, f"{name}.{key}", inner, depth - 1)

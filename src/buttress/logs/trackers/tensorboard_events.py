@@ -116,10 +116,10 @@ def _scalar(value: bytes) -> tuple[str, float | None]:
 
 def _single(tensor: bytes) -> float | None:
     """Return the number of a tensor that holds one, as TensorFlow 2 writes its scalars."""
-    kind = next((value for number, _, value in fields(tensor) if number == _TYPE), 0)
-    if kind not in _PACKED:
+    kinds = [value for number, _, value in fields(tensor) if number == _TYPE]
+    if len(kinds) != 1 or not isinstance(kinds[0], int) or kinds[0] not in _PACKED:
         return None
-    place, letter = _PACKED[int(kind)]
+    place, letter = _PACKED[kinds[0]]
     numbers = [one for data in _stored(tensor, place) for one in floats(data, letter)]
     return numbers[0] if len(numbers) == 1 else None
 

@@ -6,7 +6,6 @@ The package has no reader of its own any more and its protobuf classes come with
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +22,7 @@ _KEY, _NESTED_KEY, _VALUE = 1, 2, 16  # of a HistoryItem
 _ID, _PROJECT, _NAME, _START = 1, 3, 8, 17  # of a RunRecord
 _STEP_LIMIT = 1 << 53
 _LONGEST_NUMBER = 400
+_WORDS = {b"true": 1.0, b"false": 0.0, b"null": None}
 
 
 class WandbFiles:
@@ -82,7 +82,7 @@ def _take(message: bytes, run: _Run, runs: dict[str, _Run]) -> _Run:
 
 
 def _named(record: bytes, run: _Run, runs: dict[str, _Run]) -> _Run:
-    found = {number: value for number, kind, value in fields(record) if kind == BYTES}
+    found = {number: value for number, _, value in fields(record) if isinstance(value, bytes)}
     if _ID in found:
         id = text(found[_ID])
         run = runs.setdefault(id, run if run.id == id else _Run(id))
@@ -109,9 +109,9 @@ def _history(record: bytes) -> tuple[dict[str, Any], int]:
             if keys:
                 inner[keys[-1]] = value
     step = row.get("_step")
-    if not isinstance(step, int):
+    if not isinstance(step, float):
         step = next(_numbers(record), 0)
-    return row, step if abs(step) < _STEP_LIMIT else 0
+    return row, int(step) if abs(step) < _STEP_LIMIT else 0
 
 
 def _numbers(record: bytes) -> Iterator[int]:
@@ -139,6 +139,6 @@ def _value(data: bytes) -> Any:
     if data[:1] in b'"[{' or len(data) > _LONGEST_NUMBER:
         return ()
     try:
-        return json.loads(data)
+        return float(data)
     except ValueError:
-        return ()
+        return _WORDS.get(data, ())

@@ -30,22 +30,25 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """
     at, end = 0, len(data)
     while at < end:
-        key, at = _varint(data, at)
+        key, at = _varint(data, at) if data[at] > 0x7F else (data[at], at + 1)
         kind = key & 7
-        if kind == VARINT:
+        if kind == BYTES and at < end and data[at] < 0x80:  # by far most fields
+            size, at = data[at], at + 1
+        elif kind == BYTES:
+            size, at = _varint(data, at)
+        elif kind == VARINT:
             value, at = _varint(data, at)
             yield key >> 3, kind, value
             continue
-        if kind == BYTES:
-            size, at = _varint(data, at)
         elif kind in _SIZES:
             size = _SIZES[kind]
         else:
             raise WireError(f"wire type {kind}")
-        if size > end - at:
+        stop = at + size
+        if stop > end:
             raise WireError("a field ends beyond its message")
-        yield key >> 3, kind, data[at : at + size]
-        at += size
+        yield key >> 3, kind, data[at:stop]
+        at = stop
 
 
 def messages(data: bytes, number: int) -> Iterator[bytes]:
@@ -78,10 +81,10 @@ def floats(data: bytes, kind: str) -> list[float]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    for place in range(at, min(at + _LONGEST, len(data))):
-        byte = data[place]
+    for byte in data[at : at + _LONGEST]:
+        at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, place + 1
+            return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
     raise WireError("a number does not end")
