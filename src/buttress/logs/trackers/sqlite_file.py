@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _BROKEN = "the database is damaged; try sqlite3 FILE .recover, or read a copy of
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Generator[sqlite3.Connection]:
     """Open a database that nothing can be written to; raises `sqlite3.Error`.
 
     Without a write-ahead log of its own such a file is read as it lies, since SQLite would make a
