@@ -2,7 +2,7 @@
 
 Read without inspect_ai, whose import takes seconds and hundreds of megabytes: an ``.eval`` holds
 one JSON document per sample, decoded one at a time. The fixtures are written by inspect_ai
-0.3.285; samples in chunks are read to the schema of UKGovernmentBEIS/inspect_ai at commit 499e615.
+0.3.285, those with samples in chunks by its ``convert-chunked``.
 
 The epochs of one sample are a group. The reward is the score of the only scorer, else of the first
 one; ``--map reward=SCORER`` takes another, and every scorer is a component. The letters C, P, I

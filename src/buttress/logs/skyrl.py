@@ -35,6 +35,7 @@ _BY_TEXT = (
     "the dump names no groups: rows of one step, data source and prompt text were taken as one, so "
     "that a prompt which stands in the data twice is one group of twice the size"
 )
+_NOTHING = "neither a score nor an output_response, left out"
 _SUMMED = "reward: the sum of the scores of a rollout's tokens"
 
 
@@ -69,7 +70,8 @@ class SkyrlEvaluations:
         records = Nested(builder, RecordFormat("a rollout of SkyRL", Row, _rollouts))
         for path in files:
             records.read(path)
-        builder.problems.once("skyrl groups", str(files[0]), 0, _BY_TEXT)
+        if builder.rows:
+            builder.problems.once("skyrl groups", str(files[0]), 0, _BY_TEXT)
 
 
 class SkyrlMetrics:
@@ -106,6 +108,9 @@ def step_of(path: Path) -> int:
 
 
 def _rollouts(row: Row, place: Place) -> Iterator[Rollout]:
+    if row.score is None and row.output_response is None:
+        place.problem(_NOTHING, lost=1)
+        return
     prompt = text_of(row.input_prompt)
     source = place.path.name.partition(".")[0] if row.data_source is None else row.data_source
     columns = {
