@@ -39,7 +39,7 @@ def _is_free(name: str) -> bool:
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping):
             found |= _flat(value, f"{prefix}{name}.")
         else:
             found[f"{prefix}{name}"] = list(value) if isinstance(value, tuple) else value
