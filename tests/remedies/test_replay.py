@@ -49,13 +49,24 @@ def test_grpo_changes_nothing_against_itself():
     assert outcome.tied_share == 0.0
 
 
-def test_every_estimator_is_replayed_or_says_why_not():
+def test_every_estimator_and_sampler_is_replayed_or_says_why_not():
     outcomes = replay(recorded())
-    assert [outcome.name for outcome in outcomes] == names("advantage", "token")
+    assert [outcome.name for outcome in outcomes] == names("advantage", "token", "sampling")
     for outcome in outcomes:
         assert outcome.skipped or 0 <= outcome.acr_after <= 1
         if outcome.skipped:
             assert "column" in outcome.skipped
+
+
+def test_what_looks_at_one_group_at_a_time_is_played_at_once_with_the_same_result():
+    groups = recorded(n=300, steps=20)
+    for name in names("advantage"):
+        estimate = estimator(name)
+        parts = [np.asarray(estimate(groups.select(groups.step == step))) for step in range(20)]
+        flat = np.concatenate(parts)
+        [outcome] = replay(groups, [name])
+        assert outcome.norm == pytest.approx(np.sqrt((flat**2).mean()), rel=1e-12), name
+        assert outcome.effective_batch == (flat != 0).mean(), name
 
 
 def test_phantom_needs_correctness():
@@ -85,6 +96,7 @@ def test_unknown_remedy():
 
 
 def test_remedies_of_other_kinds_are_listed_as_skipped():
-    sampling, loss = replay(recorded(), ["greso", "sapo"])
-    assert "sampling" in sampling.skipped
+    reward, loss = replay(recorded(), ["intuitor", "sapo"])
+    assert "reward" in reward.skipped
     assert "loss" in loss.skipped
+    assert np.isnan(loss.extra_rollouts)

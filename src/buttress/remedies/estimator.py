@@ -107,6 +107,11 @@ class Estimator:
             raise UsageError(f"cannot merge {type(other).__name__} into {type(self).__name__}")
         self._absorb(other)
 
+    @property
+    def by_step(self) -> bool:
+        """Whether its result depends on which groups stand in one step, or on earlier steps."""
+        return self.batchwide or type(self).learn is not Estimator.learn
+
     # --- what a subclass writes ---
 
     def check(self) -> None:

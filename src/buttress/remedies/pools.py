@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from buttress.groups import Groups
 from buttress.remedies import options
 from buttress.remedies.registry import remedy
-from buttress.remedies.sampling import group_success
+from buttress.remedies.sampling import group_success, prompts_of
 from buttress.remedies.success import Success, check_success
 
 POOLS = ("unseen", "hard", "medium", "easy")
@@ -79,7 +79,7 @@ class DifficultyPools:
         """Take in the groups that were sampled; those without a prompt identity do not count."""
         success, known = group_success(groups, self.bounds, self.success)
         success = np.clip(success, 0, 1)[known]
-        for label, rate in zip(groups.prompt_id[known].tolist(), success.tolist(), strict=True):
+        for label, rate in zip(prompts_of(groups, known), success.tolist(), strict=True):
             if label is not None:
                 visits, total = self._seen.get(label, (0.0, 0.0))
                 self._seen[label] = (visits * self.forget + 1, total * self.forget + rate)
@@ -94,13 +94,17 @@ class DifficultyPools:
         """Return the pool of each prompt."""
         return [POOLS[code] for code in self._codes(prompts)]
 
+    def weight_of(self, prompts: Sequence[Any]) -> NDArray[np.float64]:
+        """Return the weight of each prompt in a draw: that of its pool."""
+        return np.array([self._weights[name] for name in POOLS])[self._codes(prompts)]
+
     def draw(self, prompts: Sequence[Any], n: int) -> list[Any]:
         """Return up to n different prompts, drawn by the weights of their pools.
 
         Fewer than n come back only where the open pools hold fewer.
         """
         options.whole("n", n, 0)
-        weight = np.array([self._weights[name] for name in POOLS])[self._codes(prompts)]
+        weight = self.weight_of(prompts)
         open_ = np.flatnonzero(weight > 0)
         # the largest of u^(1/w) are a draw without replacement in proportion to w
         key = np.log(self._random.random(len(open_))) / weight[open_]

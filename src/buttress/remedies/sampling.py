@@ -205,8 +205,9 @@ class Greso:
         """Take in the groups that were sampled; those without a prompt identity do not count."""
         success, known = group_success(groups, self.bounds, self.success)
         side = np.where(success >= self.right_from, 1, np.where(success <= self.wrong_to, -1, 0))
-        side, labels = side[known], groups.prompt_id[known]
-        for label, now in zip(labels.tolist(), side.tolist(), strict=True):
+        side = side[known]
+        labels = prompts_of(groups, known)
+        for label, now in zip(labels, side.tolist(), strict=True):
             if label is not None:
                 run = self._runs.get(label, 0)
                 self._runs[label] = run + now if run * now > 0 else now
@@ -238,6 +239,20 @@ class Greso:
     def _move(self, side: int, share: float, target: float) -> None:
         step = -self.rate if share >= target else self.rate
         self._now[side] = min(max(self._now[side] + step, self.range[0]), self.range[1])
+
+
+def prompts_of(groups: Groups, keep: NDArray[np.bool_] | slice = slice(None)) -> list[Any]:
+    """Return the prompt identity of some of the groups, None where unknown.
+
+    At the cost of these groups: parts of a run share the labels of all its prompts.
+    """
+    codes = groups.prompt[keep]
+    if not len(groups.prompt_labels):
+        return [None] * len(codes)
+    labels = groups.prompt_labels[codes].tolist()
+    for place in np.flatnonzero(codes < 0).tolist():
+        labels[place] = None
+    return labels
 
 
 def group_success(

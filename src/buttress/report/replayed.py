@@ -14,12 +14,13 @@ from rich.text import Text
 from buttress.remedies.replay import Outcome
 from buttress.report.document import plain, to_json
 
-_COLUMNS = {
+COLUMNS = {
     "acr_after": "ACR after",
     "effective_batch": "moved",
     "tied_share": "tied",
     "sign_changes": "sign",
     "phantom": "phantom",
+    "extra_rollouts": "cost",
     "largest": "max |A|",
     "norm": "rms |A|",
 }
@@ -27,8 +28,9 @@ _COLUMNS = {
 LEGEND = (
     "moved: share of rollouts with an advantage. tied, phantom: share of the squared advantages in "
     "tied groups, and in groups that are equally correct. sign: share of rollouts of mixed groups "
-    "with another sign than grpo's. ACR after falls by definition where a remedy acts on tied "
-    "groups; it does not say that the run would learn more."
+    "with another sign than grpo's. cost: how many more (or fewer) rollouts would have been sampled. "
+    "ACR after falls by definition where a remedy acts on tied groups or samples others; it does not say "
+    "that the run would learn more."
 )
 
 
@@ -45,12 +47,12 @@ def as_json(outcomes: Sequence[Outcome]) -> str:
 def render(outcomes: Sequence[Outcome], console: Console) -> None:
     """Print one row per remedy, and below what could not be replayed and why."""
     played = [outcome for outcome in outcomes if not outcome.skipped]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("remedy", no_wrap=True)
-    for heading in _COLUMNS.values():
+    for heading in COLUMNS.values():
         table.add_column(heading, justify="right")
     for outcome in played:
-        table.add_row(outcome.name, *(_number(getattr(outcome, name)) for name in _COLUMNS))
+        table.add_row(outcome.name, *numbers(outcome))
     if played:
         before = _number(played[0].acr_before)
         console.print(Text(f"ACR of the recorded rewards: {before}", style="bold"))
@@ -60,9 +62,35 @@ def render(outcomes: Sequence[Outcome], console: Console) -> None:
         if outcome.missing:
             lacking = ", ".join(outcome.missing)
             console.print(Text(f"{outcome.name}: played without {lacking}", style="dim"))
+    for outcome in played:
+        if outcome.how:
+            console.print(Text(f"{outcome.name}: {outcome.how}", style="dim"))
     for outcome in outcomes:
         if outcome.skipped:
             console.print(Text(f"{outcome.name}: not replayed: {outcome.skipped}", style="dim"))
+
+
+def numbers(outcome: Outcome) -> tuple[str, ...]:
+    """Return the numbers of one remedy as a reader sees them, in the order of `COLUMNS`."""
+    return tuple(
+        extra(outcome) if name == "extra_rollouts" else _number(getattr(outcome, name))
+        for name in COLUMNS
+    )
+
+
+def extra(outcome: Outcome) -> str:
+    """Return how many rollouts more the method would have sampled, as a share of the recorded.
+
+    Examples
+    --------
+    >>> [extra(Outcome("any", rollouts=ratio)) for ratio in (1.0, 1.667, 0.88, float("nan"))]
+    ['0', '+67%', '−12%', '–']
+    """
+    share = outcome.rollouts - 1
+    if not isfinite(share):
+        return "–"
+    sign = "+" if share > 0 else "−"
+    return "0" if share == 0 else f"{sign}{abs(share):.0%}"
 
 
 def _number(value: float) -> str:
