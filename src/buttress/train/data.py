@@ -285,4 +285,5 @@ def _answer(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, list | tuple):
         value = ", ".join(str(one) for one in value) or None
-    return None if value is None or value != value else value
+    blank = isinstance(value, str) and not value.strip()
+    return None if value is None or value != value or blank else value

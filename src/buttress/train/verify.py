@@ -123,6 +123,7 @@ class _Worker:
         self._setup = setup
         self._process: subprocess.Popen[bytes] | None = None
         self._replies: SimpleQueue[bytes] = SimpleQueue()
+        self._ended = False  # by itself
 
     def start(self) -> None:
         """Start the process and wait until the judge is there."""
@@ -155,7 +156,7 @@ class _Worker:
         reply = self._receive(self._setup.seconds)
         if reply is not None:
             return Verdict(reply.score, reply.fault)
-        died = self._process is not None and self._process.poll() is not None
+        died = self._ended
         self.end()
         how = "its process died" if died else f"it took more than {self._setup.seconds:g} seconds"
         return Verdict(None, how)
@@ -181,6 +182,7 @@ class _Worker:
     def _receive(self, seconds: float) -> Reply | None:
         try:
             line = self._replies.get(timeout=seconds)
+            self._ended = not line
             return msgspec.json.decode(line, type=Reply) if line else None
         except (Empty, msgspec.MsgspecError):
             return None
