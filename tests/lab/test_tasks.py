@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buttress.errors import UsageError
-from buttress.lab.tasks import TASKS, LatentSkill, is_held_out, make_tokenizer
+from buttress.lab.tasks import (
+    TASKS,
+    Addition,
+    LatentSkill,
+    Maze,
+    Modular,
+    Multiplication,
+    Parity,
+    encode,
+    is_held_out,
+    make_tokenizer,
+    vocabulary,
+)
 from tests.helpers import require
 
 SEEDS = st.integers(0, 2**31 - 1)
@@ -69,7 +81,7 @@ def test_a_wrong_call_says_what_is_allowed():
     with pytest.raises(UsageError, match="width must be 4 or more"):
         LatentSkill(width=3)
     with pytest.raises(UsageError, match="share must lie between 0 and 1"):
-        LatentSkill(share=1.0)
+        LatentSkill(share=1.1)
     with pytest.raises(UsageError, match="at most 500"):
         LatentSkill(width=4).problems(501, split="held_out", seed=0)
     assert len(LatentSkill(width=4).problems(500, split="held_out", seed=0)) == 500
@@ -78,7 +90,7 @@ def test_a_wrong_call_says_what_is_allowed():
 @pytest.mark.trl
 def test_tokenizer_is_one_token_a_character_and_goes_back_without_spaces():
     require("transformers")
-    for task in TASKS.values():
+    for task in (kind() for kind in TASKS.values()):
         tokenizer = make_tokenizer(task)
         text = f"{task.symbols}{task.symbols[::-1]}"
         ids = tokenizer(text)["input_ids"]
@@ -86,7 +98,79 @@ def test_tokenizer_is_one_token_a_character_and_goes_back_without_spaces():
         assert tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids) == text
         assert tokenizer.decode([*ids, tokenizer.eos_token_id], skip_special_tokens=True) == text
-        assert tokenizer("4 x")["input_ids"][1:] == [tokenizer.unk_token_id] * 2
-        padded = tokenizer(["12=", "407182="], padding=True)
+        assert tokenizer("1 x")["input_ids"][1:] == [tokenizer.unk_token_id] * 2
+        padded = tokenizer(["10=", "100110="], padding=True)
         assert padded["input_ids"][0][:4] == [tokenizer.pad_token_id] * 4
         assert padded["attention_mask"][0] == [0, 0, 0, 0, 1, 1, 1]
+
+
+KINDS = st.sampled_from(sorted(TASKS))
+
+
+@given(KINDS, SEEDS, SEEDS)
+def test_every_task_has_one_right_answer_one_width_and_disjoint_splits(name, one, other):
+    task = TASKS[name]()
+    train = task.problems(40, split="train", seed=one)
+    held_out = task.problems(40, split="held_out", seed=other)
+    assert not {problem.prompt for problem in train} & {problem.prompt for problem in held_out}
+    assert len({problem.prompt for problem in train}) == 40
+    assert encode(task, [problem.prompt for problem in train]).shape[0] == 40
+    assert encode(task, [problem.answer for problem in train + held_out]).min() >= 3
+    for prompt, answer in train:
+        verdicts = [task.verify(prompt, rule(prompt[:-1])) for rule in task.rules.values()]
+        assert verdicts == [1.0] + [0.0] * (len(verdicts) - 1)
+        assert {len(rule(prompt[:-1])) for rule in task.rules.values()} == {len(answer)}
+        assert set(prompt + answer) <= set(vocabulary(task))
+
+
+@given(st.integers(0, 99), st.integers(0, 99))
+def test_arithmetic_is_arithmetic(a, b):
+    assert int(Addition().solve(f"{a:02}+{b:02}=")[::-1]) == a + b
+    assert int(Multiplication().solve(f"{a:02}*{b:02}=")[::-1]) == a * b
+    assert int(Modular(modulus=101).solve(f"{a:03}@{b:03}=")) == a * b % 101
+
+
+@given(st.text("01", min_size=4, max_size=20))
+def test_parity_counts_the_ones_of_each_prefix(bits):
+    found = Parity(width=len(bits)).solve(f"{bits}=")
+    assert [int(odd) for odd in found] == [bits[: n + 1].count("1") % 2 for n in range(len(bits))]
+
+
+@given(SEEDS, st.integers(3, 6))
+def test_a_maze_is_a_tree_and_its_way_leads_to_the_goal(seed, size):
+    task = Maze(size=size, longest=size * size)
+    for prompt, answer in task.problems(5, split="train", seed=seed):
+        body = prompt[:-1]
+        assert sum(int(cell).bit_count() for cell in body) == size * size - 1  # borders of a tree
+        row = column = 0
+        been = {(0, 0)}
+        for move in answer.rstrip("."):
+            there = row + (move == "D") - (move == "U"), column + (move == "R") - (move == "L")
+            across = min((row, column), there)
+            opening = 1 if move in "RL" else 2
+            assert int(body[across[0] * size + across[1]]) & opening
+            row, column = there
+            assert there not in been
+            been.add(there)
+        assert (row, column) == (size - 1, size - 1)
+
+
+def test_a_split_that_is_too_small_says_how_large_it_is():
+    with pytest.raises(UsageError, match="200 different problems asked of Addition"):
+        Addition(digits=1).problems(200, split="train", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Addition(digits=0), "digits must be 1 or more"),
+        (lambda: Modular(modulus=4), "modulus must be 5 or more"),
+        (lambda: Parity(width=3), "width must be 4 or more"),
+        (lambda: Maze(size=2), "size must be 3 or more"),
+        (lambda: Maze(size=4, longest=5), "longest must be 6 or more"),
+        (lambda: Maze(share=0.0), "share must lie between 0 and 1"),
+    ],
+)
+def test_sizes_that_make_no_task(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()

@@ -195,11 +195,11 @@ def test_an_experiment_resumes_after_a_torn_line(tmp_path, monkeypatch):
 
 @pytest.mark.trl
 def test_tiers_start_where_they_say():
-    from buttress.lab.tiers import TIERS, problem_sets, starting_point
+    from buttress.lab.starts import STARTS, problem_sets, starting_point
 
-    tier = TIERS["acr80"]
+    tier = STARTS["acr80"]
     model = starting_point(tier)
-    _, held_out = problem_sets(0)
+    _, held_out = problem_sets(tier, 0)
     drawn = sample(model, held_out.prompt, 8, 6, generator=torch.Generator().manual_seed(0))
     wins = (drawn.answer == held_out.answer[:, None]).all(-1).sum(-1)
     acr = float(((wins == 0) | (wins == 8)).double().mean())

@@ -12,7 +12,8 @@ from buttress.remedies.belief import PULL
 
 
 def posterior(**options):
-    return bt.estimator("posterior", **{"clip": 1e9, "eps": 0, **options})
+    plain = {"strength": "auto", "forget": "auto", "clip": 1e9, "eps": 0}
+    return bt.estimator("posterior", **{**plain, **options})
 
 
 def visit(est, *rewards, ids=None):
@@ -109,7 +110,11 @@ def test_tied_only_leaves_mixed_groups_to_grpo():
 
 def test_clip():
     rewards = [[1] + [0] * 63, *[[0] * 64] * 20]
-    assert np.abs(visit(bt.estimator("posterior"), *rewards)).max() == 3.0
+    assert visit(bt.estimator("posterior"), *rewards).max() == 3.0
+    assert visit(bt.estimator("posterior", clip=2), *rewards).max() == 2.0
+    rewards = [[0] + [1] * 63, *[[1] * 64] * 20]
+    assert visit(bt.estimator("posterior"), *rewards).min() == -1.0
+    assert visit(bt.estimator("posterior", clip=[2.5, 1]), *rewards).min() == -2.5
 
 
 def test_where_nothing_else_was_ever_seen_there_is_no_signal():
@@ -203,7 +208,10 @@ def test_memory_follows_the_drift():
         ({"strength": "strong"}, "strength must be 'auto' or a number"),
         ({"strength": -1}, "strength"),
         ({"forget": 1.5}, "forget"),
-        ({"clip": 0}, "clip"),
+        ({"clip": 0}, "clip must be a number above 0"),
+        ({"clip": (1.0, -3.0)}, "clip must be a number above 0"),
+        ({"clip": (1.0, 2.0, 3.0)}, "clip must be a number or two of them"),
+        ({"clip": "wide"}, "clip must be a number or two of them"),
         ({"tied_only": "yes"}, "tied_only"),
     ],
 )

@@ -19,7 +19,7 @@ from typing import Any
 from buttress.errors import MissingExtraError
 from buttress.groups import Groups
 from buttress.lab import checkpoint
-from buttress.lab.tasks import TASKS, LatentSkill, make_tokenizer
+from buttress.lab.tasks import LatentSkill, make_tokenizer
 from buttress.measures import collapse_rate
 
 README = """\
@@ -127,13 +127,12 @@ def main() -> None:
     """Parse the command line, make the checkpoint, print what it is like."""
     parser = argparse.ArgumentParser(prog="python -m buttress.lab.warmup", description=__doc__)
     parser.add_argument("out", type=Path, help="directory of the checkpoint")
-    parser.add_argument("--task", choices=sorted(TASKS), default="latent-skill")
     for name, default in vars(Warmup()).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     arguments = parser.parse_args()
     warmup = Warmup(**{name: getattr(arguments, name) for name in vars(Warmup())})
     try:
-        sys.stdout.write(make(TASKS[arguments.task], arguments.out, warmup))
+        sys.stdout.write(make(LatentSkill(), arguments.out, warmup))
     except MissingExtraError as fault:
         parser.exit(2, f"buttress: {fault}\n")
 

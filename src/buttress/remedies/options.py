@@ -46,6 +46,16 @@ def bounds(name: str, value: Any, low: float, high: float) -> tuple[float, float
     return float(first), float(second)
 
 
+def pair(name: str, value: Any, low: float, *, above: bool = False) -> tuple[float, float]:
+    """Require a number, which stands for both, or two of them, and return the two."""
+    both = (value, value) if isinstance(value, int | float) else value
+    if not (isinstance(both, tuple | list) and len(both) == 2):
+        raise UsageError(f"{name} must be a number or two of them; got {value!r}")
+    for one in both:
+        number(name, one, low, above=above)
+    return float(both[0]), float(both[1])
+
+
 def _range(low: float, high: float, above: bool) -> str:
     if low == -math.inf and high == math.inf:
         return "that is finite"

@@ -28,7 +28,7 @@ from buttress.remedies.view import View
 class Posterior(Estimator):
     """Posterior advantage: reward minus posterior mean over posterior deviation, tied or not.
 
-    ``A_i = clip((r_i - b) / (scale + eps), -clip, clip)``, with ``b = (s v + Σ r) / (s + G)`` and
+    ``A_i = clip((r_i - b) / (scale + eps), -low, high)``, with ``b = (s v + Σ r) / (s + G)`` and
     ``scale = sqrt(b (1 - b))`` for 0/1 rewards; v is the belief about the prompt before the visit
     (its own history, forgotten by `forget` a visit, shrunk to the running batch mean) and s, the
     `strength`, how many observations it is worth.
@@ -51,8 +51,13 @@ class Posterior(Estimator):
     Ties: a tied group gets a signal where its reward differs from what was believed; exactly 0
     where nothing else has ever been seen.
 
-    Defaults: strength and forget "auto" (empirical Bayes), clip 3, eps 1e-6. strength 4 and forget
-    0.7 (then with 2 observations at the batch mean) are the constants of our first trial.
+    Defaults: strength 16, forget 0.85, clip (1, 3), by experiment (see below); eps 1e-6. A strong
+    belief makes the scale nearly independent of the group's own luck: GRPO's scale grows with the
+    number of successes, so two lucky hits together count for less than two alone. A failure is
+    pushed down by 1 at most, since what it loses goes anywhere; what a success gains has a place.
+    The bound changes the weight of a prompt, not its direction: the expected update stays a
+    multiple of ∇p. "auto" estimates strength and forget (empirical Bayes) for the best
+    baseline, which is not the best scale. One number for clip bounds both sides.
 
     Cost: one pass over the rewards; needs the whole step at once; state per prompt.
 
@@ -60,10 +65,7 @@ class Posterior(Estimator):
     Without one the belief is the running batch mean. With tied_only mixed groups are GRPO
     (population deviation).
 
-    Measured: docs/evidence/posterior.md. On a tiny model, at equal rollouts and over 6 seeds, the
-    mean pass@1 over the run was 1 to 3 points above GRPO with "auto" and 2 to 6 with strength 16,
-    also at GRPO's norm; the final pass@1 did not differ significantly, and at a starting ACR of
-    0.95 nothing is certain.
+    Measured: docs/evidence/posterior.md, on a tiny model, at equal rollouts.
 
     Our reading: all of it is ours.
 
@@ -74,9 +76,9 @@ class Posterior(Estimator):
     signals_ties = True
     batchwide = True
 
-    strength: float | Literal["auto"] = "auto"
-    forget: float | Literal["auto"] = "auto"
-    clip: float = 3.0
+    strength: float | Literal["auto"] = 16.0
+    forget: float | Literal["auto"] = 0.85
+    clip: float | tuple[float, float] = (1.0, 3.0)
     tied_only: bool = False
     eps: float = 1e-6
 
@@ -90,7 +92,7 @@ class Posterior(Estimator):
             options.number("strength", self.strength, 0)
         if self.forget != "auto":
             options.number("forget", self.forget, 0, 1)
-        options.number("clip", self.clip, 0, above=True)
+        self._bounds = options.pair("clip", self.clip, 0, above=True)
         options.number("eps", self.eps, 0)
         options.choice("tied_only", self.tied_only, (True, False))
         self._belief = Belief(self.strength, self.forget)
@@ -113,7 +115,8 @@ class Posterior(Estimator):
         centred = block.hide(block.centred - gap * share)
         m2 = block.squares + block.lift(strength * variance) + gap * gap * share * n
         scale = block.root(m2 / (s + n))
-        cells = block.clip(block.over(centred, scale, self.eps), -self.clip, self.clip)
+        low, high = self._bounds
+        cells = block.clip(block.over(centred, scale, self.eps), -low, high)
         # where nothing but one reward was ever seen there is only rounding to divide by
         cells = block.xp.where(scale > block.lift(self._noise(block)), cells, block.zero)
         if self.tied_only:
