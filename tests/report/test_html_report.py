@@ -19,7 +19,7 @@ from palette import BLINDNESS, contrast, distance, tokens
 from buttress.errors import ButtressError
 from buttress.groups import Groups, Problem, Run
 from buttress.report import diagnose
-from buttress.report.html import embed, page
+from buttress.report.html import embed, marked, page
 from buttress.report.view import View
 
 ASSETS = Path(__file__).parents[2] / "src/buttress/report/assets"
@@ -100,7 +100,7 @@ def test_contents_lead_to_sections(plain: str) -> None:
 
 def test_everything_of_the_view_is_on_the_page(plain: str) -> None:
     view = View.of(diagnose(made_run(ease=-0.3)))
-    text = " ".join(Page(plain).texts)
+    text = "".join(Page(plain).texts)
     wanted = [view.sentence, *(one.value for one in view.numbers)]
     for finding in view.findings:
         wanted += [finding.code, finding.rule, finding.message, finding.steps]
@@ -111,7 +111,15 @@ def test_everything_of_the_view_is_on_the_page(plain: str) -> None:
         wanted += [group.kind, group.why, group.prompt]
         wanted += [rollout.completion or "" for rollout in group.rollouts]
     for one in wanted:
-        assert one in text
+        # what stands between backticks is an element of its own
+        assert one.replace("`", "") in text
+
+
+def test_names_of_commands_are_code(plain: str) -> None:
+    assert "<code>buttress remedies</code>" in marked("see `buttress remedies`")
+    inside = [part for part in re.findall(r"<code>(.*?)</code>", plain) if "buttress" in part]
+    assert inside
+    assert "`" not in "".join(Page(plain).texts)
 
 
 def test_charts_get_the_numbers_of_the_view(plain: str) -> None:

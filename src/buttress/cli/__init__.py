@@ -9,7 +9,7 @@ from contextlib import suppress
 from cyclopts import App, CycloptsError
 
 from buttress import __version__
-from buttress.cli import lab, models, pages, runs, train
+from buttress.cli import lab, models, pages, plan, runs, train
 from buttress.errors import ButtressError
 
 DONE, UNUSABLE = 0, 2
@@ -26,6 +26,7 @@ for command in (
     runs.diagnose,
     runs.compare,
     runs.replay,
+    plan.plan,
     runs.prompts,
     pages.explain,
     pages.remedies,

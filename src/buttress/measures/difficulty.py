@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from buttress.errors import UsageError
 
-_WALKERS, _SETTLE, _KEEP = 64, 400, 200
-_RESCUE, _HOPELESS = 80, 12.0  # every so many turns, what lies this far below the best starts anew
+_WALKERS, _SETTLE, _KEEP = 64, 240, 120
+_RESCUE, _HOPELESS = 60, 12.0  # every so many turns, what lies this far below the best starts anew
 _LARGEST = 512  # tries beyond these tell nothing more about ties
 # Dirichlet prior of the shares never solved, always solved, and between: chosen by coverage.
 _PRIOR = (0.25, 0.25, 1.0)

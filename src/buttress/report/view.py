@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from buttress import __version__
 from buttress.groups import Problem
-from buttress.report import distributions, headline, over_steps, phrases
+from buttress.report import distributions, headline, over_steps, phrases, size_chart
 from buttress.report.chart import Chart
 from buttress.report.headline import Number, Part
 from buttress.report.hostile import clip, safe_text
@@ -100,11 +100,12 @@ class View:
             numbers=tuple(headline.numbers(case, diagnosis.measures)),
             parts=headline.parts(case),
             facts=tuple(headline.facts(case)),
-            findings=tuple(map(_finding, diagnosis.findings)),
+            findings=tuple(map(finding_view, diagnosis.findings)),
             charts=(
                 over_steps.collapse_chart(case),
                 distributions.success_chart(case),
                 distributions.prompts_chart(case),
+                size_chart.group_sizes_chart(case),
                 distributions.components_chart(case),
                 over_steps.means_chart(case),
                 distributions.advantages_chart(case),
@@ -119,7 +120,8 @@ class View:
         return next(chart for chart in self.charts if chart.key == key)
 
 
-def _finding(finding: Finding) -> FindingView:
+def finding_view(finding: Finding) -> FindingView:
+    """Put a finding into words."""
     return FindingView(
         severity=finding.severity.label,
         code=finding.code,

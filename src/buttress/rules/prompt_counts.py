@@ -43,15 +43,22 @@ def count_groups(groups: Groups, success: NDArray[np.float64]) -> Counts | None:
     return Counts(tries, wins)
 
 
+def late_groups(groups: Groups) -> NDArray[np.bool_]:
+    """Return which groups are of the second half of the run; a run of one step is its own half."""
+    steps = np.unique(groups.step)
+    if len(steps) < 2:
+        return np.ones(len(groups), dtype=bool)
+    return groups.step >= steps[len(steps) // 2]
+
+
 def count_prompts(groups: Groups, counts: Counts, *, late: bool) -> Counts:
     """Return the counts per prompt (per group where no prompt is known) over one half of the run.
 
     A run of one step is its own half.
     """
-    steps = np.unique(groups.step)
-    chosen = np.ones(len(groups), dtype=bool)
-    if len(steps) > 1:
-        chosen = (groups.step >= steps[len(steps) // 2]) == late
+    chosen = late_groups(groups)
+    if not late and not chosen.all():
+        chosen = ~chosen
     if not groups.has_prompts:
         return Counts(counts.tries[chosen], counts.wins[chosen])
     chosen &= groups.prompt >= 0
