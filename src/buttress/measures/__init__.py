@@ -24,6 +24,7 @@ from buttress.measures.statistics import Stream
 from buttress.measures.steps import StepTable, by_step
 from buttress.measures.summary import GroupSummary
 from buttress.measures.tables import KeyedCounts, ValueCounts
+from buttress.measures.tail_miss import active_rate, tail_miss_rate
 
 __all__ = [
     "KINDS",
@@ -45,6 +46,7 @@ __all__ = [
     "StepTable",
     "Stream",
     "ValueCounts",
+    "active_rate",
     "bounded_mean_interval",
     "by_step",
     "clustered_rate_interval",
@@ -62,6 +64,7 @@ __all__ = [
     "signal",
     "spread",
     "success_column",
+    "tail_miss_rate",
     "tie_chances",
     "wilson_interval",
 ]
