@@ -127,6 +127,20 @@ def test_micro_batches_add_up_to_the_step(tmp_path, name, options):
     torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("how", ["seq_mean_token_mean", "token_mean"])
+def test_the_hinge_adds_up_over_micro_batches(tmp_path, how):
+    """However the mastered rows are dealt to micro-batches; on a second pass, once it acts."""
+    steps = {"max_steps": 2, "num_iterations": 2, "max_grad_norm": 1e9, "learning_rate": 0.3}
+    options = {"weight": 20.0, "hinge_aggregation": how}
+    one, _, _ = run(tmp_path, steps, "mcpo_hinge_kl", **options)
+    free, _, _ = run(tmp_path, steps, "mcpo_hinge_kl", weight=0.0)
+    for size in (4, 2, 1):
+        split = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 8 // size}
+        parts, _, _ = run(tmp_path, steps | split, "mcpo_hinge_kl", **options)
+        torch.testing.assert_close(parts, one, atol=1e-5, rtol=1e-4)
+    assert (one - free).abs().max() > 1e-3
+
+
 def test_tied_groups_leave_the_denominator(tmp_path):
     """One of two groups is tied: counting the live one alone doubles the step."""
     plain = {"max_steps": 1, "max_grad_norm": 1e9}

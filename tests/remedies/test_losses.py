@@ -228,6 +228,60 @@ def test_hinge_holds_mastered_prompts_only():
     assert (gradient[1:] == 0).all()
 
 
+HELD = {  # what each rule counts of the mastered responses
+    "token_mean": lambda b, mastered: b.mask[mastered].sum(),
+    "seq_mean_token_mean": lambda b, mastered: mastered.sum(),
+    "seq_mean_token_sum": lambda b, mastered: mastered.sum(),
+    "seq_mean_token_sum_norm": lambda b, mastered: mastered.sum(),
+    "seq_sum_token_mean": lambda b, mastered: None,
+}
+
+
+@pytest.mark.parametrize("how", losses.AGGREGATIONS)
+@given(st.integers(0, 10_000))
+@settings(max_examples=20, deadline=None)
+def test_hinge_of_parts_adds_up_with_the_total(how, seed):
+    """However unevenly the mastered responses are dealt to the parts."""
+    b = batch(seed)
+    nothing = torch.zeros_like(b.adv)
+    mastered = torch.rand(len(b.adv), generator=torch.Generator().manual_seed(seed)) < 0.5
+    loss = losses.McpoHingeKl(hinge_aggregation=how, max_length=9, weight=3.0)
+    whole = loss(b.logp, b.old, nothing, b.mask, mastered=mastered)
+    total = HELD[how](b, mastered)
+    parts = sum(
+        loss(
+            b.logp[rows], b.old[rows], nothing[rows], b.mask[rows],
+            mastered=mastered[rows], mastered_total=total,
+        )
+        for rows in (slice(0, 1), slice(1, 3), slice(3, None))
+    )  # fmt: skip
+    assert parts.item() == pytest.approx(whole.item(), rel=1e-9, abs=1e-15)
+
+
+def test_hinge_by_hand():
+    """Two mastered responses of 1 and 3 tokens, d = 0.5 on one token each: token means of φ."""
+    old = torch.full((3, 3), -2.0, dtype=torch.float64)
+    apart = torch.zeros_like(old)
+    apart[0, 0] = apart[1, 1] = apart[2, 0] = 0.5
+    mask = torch.tensor([[1, 0, 0], [1, 1, 1], [1, 1, 1]])
+    spoiled = (old + apart).masked_fill(mask == 0, float("nan"))
+    phi = (math.exp(0.5) - 1.5) - (math.exp(0.01) - 1.01)
+    by_rule = {
+        "seq_mean_token_mean": (phi + phi / 3) / 2,
+        "token_mean": 2 * phi / 4,
+        "seq_mean_token_sum": phi,
+        "seq_mean_token_sum_norm": phi / 5,
+        "seq_sum_token_mean": phi + phi / 3,
+    }
+    for how, expected in by_rule.items():
+        loss = losses.McpoHingeKl(hinge_aggregation=how, max_length=5, weight=2.0)
+        mastered = torch.tensor([True, True, False])
+        got = loss(spoiled, old, torch.zeros(3), mask, mastered=mastered)
+        assert float(got) == pytest.approx(2 * expected), how
+        none = loss(spoiled, old, torch.zeros(3), mask, mastered=~mastered & mastered)
+        assert float(none) == 0
+
+
 @given(st.floats(1e-6, 1.0), st.floats(0.01, 0.5), st.floats(0.01, 0.5))
 def test_dcpo_bounds_solve_their_inequality(chance, low, high):
     """At the bounds |(ρ - 1) ρ| q equals the clip, unless the lower one has no solution."""
@@ -267,6 +321,7 @@ def test_both_cispo_conventions():
     ("build", "says"),
     [
         (lambda: losses.PpoClip(aggregation="mean"), "aggregation"),
+        (lambda: losses.McpoHingeKl(hinge_aggregation="mean"), "hinge_aggregation"),
         (lambda: losses.PpoClip(clip_low=-0.1), "clip_low"),
         (lambda: losses.PpoClip(delta=1.1), "delta"),
         (lambda: losses.Sapo(temperature_pos=0.0), "temperature_pos"),

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import buttress as bt
@@ -70,6 +70,28 @@ def test_bounds(size, strength):
             assert got.max() <= np.sqrt(size + strength - 1) + 1e-9
             if np.ptp(rewards) == 0:
                 assert got.max() <= np.sqrt(strength / size) + 1e-9
+
+
+rows_of_any_rewards = st.lists(
+    st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None)
+@given(st.lists(rows_of_any_rewards, min_size=1, max_size=5), st.floats(0, 64))
+def test_bounds_hold_for_any_rewards_and_any_history(steps, strength):
+    """|A| <= sqrt(G + s - 1), and <= sqrt(s / G) where the group is exactly tied; then the clip."""
+    est, clipped = posterior(strength=strength), posterior(strength=strength, clip=0.5)
+    for rows in steps:
+        got, start = np.abs(visit(est, *rows)), 0
+        assert np.isfinite(got).all()
+        assert np.abs(visit(clipped, *rows)).max() <= 0.5
+        for row in rows:
+            own = got[start : start + len(row)]
+            start += len(row)
+            assert own.max() <= np.sqrt(max(len(row) + strength - 1, 1)) * (1 + 1e-6)
+            if len(set(row)) == 1:
+                assert own.max() <= np.sqrt(strength / len(row)) * (1 + 1e-6)
 
 
 def test_surprise_decides_how_hard_a_tied_group_is_pushed():

@@ -166,7 +166,8 @@ def attach(
         GRPOConfig (``beta``, ``max_completion_length``). Where micro-batches or ranks split a step,
         denominators are TRL's: tokens are counted over the whole step, responses by micro-batch;
         ``denominator="signal"`` counts both over the whole step, and ``seq_sum_token_mean`` sums
-        over the whole step. The hinge of ``mcpo_hinge_kl`` is a mean over each micro-batch.
+        over the whole step. The hinge of ``mcpo_hinge_kl`` is divided by the mastered responses of
+        the whole step.
     belief
         For ``grpo_vps``: ``belief(trainer, rows, output, ends) -> (belief, prior)``, called on
         every rank with its own rows of the data set, what TRL made of them (``prompt_ids``,

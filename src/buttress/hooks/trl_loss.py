@@ -30,6 +30,7 @@ FALLBACK = "TRL's own loss is used"
 
 # Columns that a generation hands to the loss; TRL shuffles and splits them with the rest.
 SIGNAL, MASTERED, LIVE = "buttress_signal", "buttress_mastered", "buttress_live"
+HELD = "buttress_held"
 
 
 def batch_columns(
@@ -45,7 +46,8 @@ def batch_columns(
 
     ``buttress_signal``: some advantage of the row's group is not 0 (with TRL's own advantages: its
     rewards are not tied). ``buttress_mastered``: its whole group is correct. ``buttress_live``:
-    tokens, or rows where the loss counts rows, of all ranks that carry a signal.
+    tokens, or rows where the loss counts rows, of all ranks that carry a signal. ``buttress_held``:
+    the same count for the hinge of MCPO, of the mastered.
     """
     import torch
 
@@ -59,10 +61,13 @@ def batch_columns(
     mastered = (kinds(groups, summary, levels) == 1)[groups.group_of]
     counted = generation.active if loss.aggregation == "token_mean" else signal
     own = slice(rank * len(like), (rank + 1) * len(like))
+    by_token = getattr(loss, "hinge_aggregation", None) == "token_mean"
+    held = (generation.active if by_token else mastered)[mastered]
     return {
         SIGNAL: torch.from_numpy(signal[own].copy()).to(like.device),
         MASTERED: torch.from_numpy(mastered[own].copy()).to(like.device),
         LIVE: torch.tensor(float(counted[signal].sum()), device=like.device),
+        HELD: torch.tensor(float(held.sum()), device=like.device),
     }
 
 
@@ -104,12 +109,13 @@ def compute(trainer: Any, model: Any, inputs: Mapping[str, Any], loss: Loss, fau
 
 def _value(trainer: Any, loss: Loss, tokens: Tokens, inputs: Mapping[str, Any]) -> Any:
     """Return the loss as its part of an optimizer step, whose gradient is averaged over ranks."""
-    accumulation, total, factor = _denominator(trainer, loss, inputs)
-    policy = replace(loss, beta=0.0)
+    total, factor = _denominator(trainer, loss, inputs)
+    policy, hinge = replace(loss, beta=0.0), {}
     if isinstance(policy, McpoHingeKl):
         _require(inputs, MASTERED)
-        # the hinge is a mean over each micro-batch, whatever the policy term is divided by
-        policy = replace(policy, weight=policy.weight / (factor * accumulation))
+        # counted over the whole step, whatever the policy term is divided by
+        policy = replace(policy, weight=policy.weight * _parts(trainer) / factor)
+        hinge = {"mastered_total": inputs[HELD].clamp(min=1)}
     value = policy(
         tokens.logp,
         tokens.old_logp,
@@ -118,6 +124,7 @@ def _value(trainer: Any, loss: Loss, tokens: Tokens, inputs: Mapping[str, Any]) 
         signal=inputs.get(SIGNAL),
         mastered=tokens.mastered,
         total=total,
+        **hinge,
     )
     if loss.beta:
         terms = loss.beta * _kl(trainer, loss, tokens)
@@ -142,27 +149,33 @@ def _kl(trainer: Any, loss: Loss, tokens: Tokens) -> Any:
     return term * (sequence_mean(ratio, tokens.mask) if isinstance(loss, Gspo) else ratio).exp()
 
 
-def _denominator(trainer: Any, loss: Loss, inputs: Mapping[str, Any]) -> tuple[float, Any, float]:
-    """Return the accumulation steps, `total` for the loss, and what its value is multiplied by.
+def _denominator(trainer: Any, loss: Loss, inputs: Mapping[str, Any]) -> tuple[Any, float]:
+    """Return `total` for the loss, and what its value is multiplied by.
 
     As TRL: a count over the whole generation stands for ``ranks * steps_per_generation``
     micro-batches; without a count each micro-batch has its own mean. A sum over responses is one
     over the whole step.
     """
-    training = mode_of(trainer) == "train"
-    accumulation = trainer.current_gradient_accumulation_steps if training else 1
-    ranks = trainer.accelerator.num_processes
     if loss.aggregation == "seq_sum_token_mean":
-        return accumulation, None, float(ranks)
+        return None, float(trainer.accelerator.num_processes)
     if loss.denominator == "signal":
         _require(inputs, LIVE)
         total = inputs[LIVE]
     elif loss.aggregation == "token_mean":
         total = inputs["num_items_in_batch"]
     else:
-        return accumulation, None, 1 / accumulation
-    parts = trainer.args.steps_per_generation if training else 1
-    return accumulation, total.clamp(min=1), ranks * parts / accumulation
+        return None, 1 / _accumulation(trainer)
+    return total.clamp(min=1), _parts(trainer)
+
+
+def _accumulation(trainer: Any) -> int:
+    return trainer.current_gradient_accumulation_steps if mode_of(trainer) == "train" else 1
+
+
+def _parts(trainer: Any) -> float:
+    """Return what a sum divided by a count over the whole generation is multiplied by."""
+    parts = trainer.args.steps_per_generation if mode_of(trainer) == "train" else 1
+    return trainer.accelerator.num_processes * parts / _accumulation(trainer)
 
 
 # --- what TRL logs of its losses ---

@@ -108,7 +108,7 @@ class Loss:
         if self.beta and ref_logp is None:
             raise UsageError(f"beta={self.beta} needs ref_logp, the reference policy")
         # padding may hold anything; zeroed here, it cannot spoil a gradient either
-        logp, old_logp, ref_logp = (_at_active(one, mask) for one in (logp, old_logp, ref_logp))
+        logp, old_logp, ref_logp = (at_active(one, mask) for one in (logp, old_logp, ref_logp))
         old_logp = logp.detach() if old_logp is None else old_logp
         advantages = advantages.detach()
         advantages = advantages.unsqueeze(-1) if advantages.ndim == 1 else advantages
@@ -138,7 +138,8 @@ def k3(logp: Any, ref_logp: Any) -> Any:
     return apart.exp() - apart - 1
 
 
-def _at_active(values: Any, mask: Any) -> Any:
+def at_active(values: Any, mask: Any) -> Any:
+    """Return values with 0 where no token counts, whatever stood there; None stays None."""
     return None if values is None else values.where(mask > 0, values.new_zeros(()))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from buttress.errors import UsageError
 from buttress.remedies import options
-from buttress.remedies.losses.aggregate import Aggregation
-from buttress.remedies.losses.base import Loss, Tokens
+from buttress.remedies.losses.aggregate import AGGREGATIONS, Aggregation, aggregate
+from buttress.remedies.losses.base import Loss, Tokens, at_active
 from buttress.remedies.losses.clipped import PpoClip
 from buttress.remedies.registry import remedy
 
@@ -122,12 +122,18 @@ class McpoHingeKl(PpoClip):
     of φ(d): ``φ = 0 if |d| <= δ, k3(d) - k3(δ) if d > δ, k3(d) - k3(-δ) if d < -δ`` with
     ``d = log π - log π_old`` and ``k3(d) = e^d - d - 1``
 
+    The hinge has an aggregation of its own, over the mastered responses alone. Where micro-batches
+    or ranks split a batch, give `mastered_total`, the mastered responses of the whole (tokens, for
+    ``token_mean``): the parts then add up to the hinge of the whole. A mean over each part would
+    count a mastered response the more, the fewer of them share its part.
+
     The reference is the policy of the last step, not the initial one; on the first on-policy pass
     d = 0 and the hinge is silent.
 
     Ties: all-correct groups, which have no advantage, get the hinge; all-wrong ones nothing.
 
-    Defaults: δ 0.01, weight 1, clip 0.2 / 0.28, the paper's.
+    Defaults: δ 0.01, weight 1, clip 0.2 / 0.28, hinge_aggregation "seq_mean_token_mean": the
+    paper's.
 
     Cost: none beyond the forward pass.
 
@@ -141,22 +147,38 @@ class McpoHingeKl(PpoClip):
     clip_high: float = 0.28
     delta_kl: float = 0.01
     weight: float = 1.0
+    hinge_aggregation: Aggregation = "seq_mean_token_mean"
 
     def check(self) -> None:
         super().check()
         options.number("delta_kl", self.delta_kl, 0)
         options.number("weight", self.weight, 0)
+        options.choice("hinge_aggregation", self.hinge_aggregation, AGGREGATIONS)
 
-    def __call__(self, logp: Any, old_logp: Any, advantages: Any, mask: Any, **more: Any) -> Any:
-        loss = super().__call__(logp, old_logp, advantages, mask, **more)
-        mastered = more.get("mastered")
+    def __call__(
+        self,
+        logp: Any,
+        old_logp: Any,
+        advantages: Any,
+        mask: Any,
+        *,
+        mastered: Any = None,
+        mastered_total: Any = None,
+        **more: Any,
+    ) -> Any:
+        """Return the loss as a scalar tensor; parameters as of every loss, and `mastered_total`."""
+        loss = super().__call__(logp, old_logp, advantages, mask, mastered=mastered, **more)
         if mastered is None or old_logp is None:
             return loss
-        hinge = self.hinge(logp - old_logp)
-        weights = mask.to(hinge.dtype)
-        per_response = (hinge * weights).sum(-1) / weights.sum(-1).clamp(min=1.0)
-        mastered = mastered.to(hinge.dtype)
-        held = (per_response * mastered).sum() / mastered.sum().clamp(min=1.0)
+        apart = at_active(logp, mask) - at_active(old_logp, mask)
+        held = aggregate(
+            self.hinge(apart) * mastered.to(apart.dtype).unsqueeze(-1),
+            mask,
+            self.hinge_aggregation,
+            keep=mastered,
+            total=mastered_total,
+            max_length=self.max_length,
+        )
         return loss + self.weight * held
 
     def hinge(self, apart: Any) -> Any:
