@@ -26,7 +26,7 @@ class Coded(NamedTuple):
     """A text column as codes into labels (a categorical); -1 is unknown."""
 
     codes: NDArray[Any]
-    labels: Sequence[str]
+    labels: Sequence[str | None]
 
 
 class Part(NamedTuple):

@@ -111,7 +111,7 @@ def _episode(path: Path, place: Place) -> _Episode:
     """Return the episode of a file; an empty one, and a problem, where there is none."""
     try:
         with log_files.Opened(path) as file:
-            data = file.read(_LIMIT)
+            data = b"".join(_chunks(file))
             place.builder.advance(file.advanced())
             if file.fault:
                 place.problem(f"{file.fault}", lost=1)
@@ -124,6 +124,15 @@ def _episode(path: Path, place: Place) -> _Episode:
         what = "the file is cut off" if cut else "not an rLLM episode"
         place.problem(f"{what}: {str(fault) or type(fault).__name__}", lost=1)
     return _Episode()
+
+
+def _chunks(file: log_files.Opened) -> Iterator[bytes]:
+    """Yield the bytes of a file, up to the limit."""
+    for _ in range(_LIMIT // log_files.HEAD):
+        chunk = file.read(log_files.HEAD)
+        if not chunk:
+            return
+        yield chunk
 
 
 def _rollouts(episode: _Episode, place: Place) -> Iterator[Rollout]:

@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 
 from buttress.groups import Text
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.files import plain_stem
 from buttress.logs.prose import text_digest, text_of
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.roll_trajectories import TRAJECTORIES, trajectories, trajectory_texts
@@ -83,7 +82,7 @@ def _columns(
         "step": column(row, "global_step", count, complain),
     }
     if found["step"] is None:
-        found["step"] = step_of_name(Path(plain_stem(path)))
+        found["step"] = step_of_name(path)
     given = column(row, "id", count, complain)
     domain = column(row, "domain", count, complain) or [None] * count
     prompt = _prompts(row, count)

@@ -24,6 +24,7 @@ from buttress.logs.wide import Row, column, listed, steps_of
 STEPS = ("step", "gen_step")
 ADVANTAGE = "advantages"
 _BEFORE_REWARDS = (*STEPS, "prompt", "completion")
+UNKNOWN = 0
 _LATE = ("entropy",)  # filled in while the lines of one generation are written
 _NUMBER = {int, float, bool, Decimal, type(None)}
 
@@ -81,7 +82,8 @@ class Lines:
             known[text] = int(digest, 16)
             self.loader.prompts.setdefault(known[text], digest)
         if prompts is None:
-            return np.zeros(count, dtype=np.uint64)
+            self.loader.prompts[UNKNOWN] = None
+            return np.full(count, UNKNOWN, dtype=np.uint64)
         return np.fromiter((known[_text(one)] for one in prompts), np.uint64, count)
 
     def _numeric(self, row: Row) -> list[str]:

@@ -89,7 +89,8 @@ class Loader:
     Attributes
     ----------
     prompts, groups
-        Hash of each distinct prompt -> digest of its text; of each group id -> itself.
+        Hash of each distinct prompt -> digest of its text, None where there is no text; of each
+        group id -> itself.
     floats
         Columns that hold floating-point numbers in some file, in order of first appearance.
     strange
@@ -100,7 +101,7 @@ class Loader:
         self, builder: RolloutBuilder, mapped: str | None = None, extras: Sequence[str] = ()
     ) -> None:
         self.builder = builder
-        self.prompts: dict[int, str] = {}
+        self.prompts: dict[int, str | None] = {}
         self.groups: dict[int, str] = {}
         self.floats: dict[str, None] = {}
         self.strange: dict[tuple[Path, str], int] = {}
