@@ -9,7 +9,9 @@ import pytest
 
 import buttress as bt
 from buttress.logs import workers
+from buttress.logs.builder import RolloutBuilder
 from buttress.measures import duplicates
+from tests.logs import dumps
 from tests.logs.writing import rollouts, write
 
 
@@ -100,3 +102,18 @@ def test_shares_are_even_and_in_order(tmp_path, monkeypatch, count):
     sizes = [sum(path.stat().st_size for path in share) for share in shares]
     assert len(sizes) == count
     assert max(sizes) - min(sizes) <= 2 * 1100
+
+
+def test_records_with_texts_of_their_own(tmp_path, monkeypatch):
+    for at, name in enumerate("abc"):
+        dumps.results(tmp_path / name, {at: [0, 1, 1], at + 3: [0, 0]})
+    alone = read_by(1, tmp_path, monkeypatch)
+    assert alone.groups.n_samples == 15
+    assert_same(alone, read_by(3, tmp_path, monkeypatch))
+
+
+def test_that_a_log_is_filtered_is_carried_over():
+    one, other = RolloutBuilder(), RolloutBuilder()
+    other.note(filtered=True)
+    one.absorb(other.part())
+    assert one.facts.filtered

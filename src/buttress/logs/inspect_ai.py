@@ -163,7 +163,7 @@ def _rollout_of(sample: Sample, one: Document, builder: RolloutBuilder) -> Rollo
         "prompt_id": f"{spec.task}/{identity}",
         "prompt": text_of(_attached(sample.input, sample)),
         "completion": _completion(sample),
-        "reward": numbers.get(first),
+        "reward": None if first is None else numbers.get(first),
         "correct": _LETTERS[letters[0]] if letters else None,
         "length": _tokens(sample, spec.model),
         "truncated": _truncated(sample),

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 import struct
-import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 import zstandard
@@ -22,6 +21,9 @@ import zstandard
 from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.nested import FAULTS, decoded
+
+if TYPE_CHECKING:
+    import zipfile
 
 ENTRY_LIMIT = 256 << 20
 _ZIP = b"PK\x03\x04"
@@ -95,6 +97,8 @@ def documents(
 def _packed(
     path: Path, builder: RolloutBuilder, names: Collection[str] | None
 ) -> Iterator[Document]:
+    import zipfile  # this module is loaded for every log, and few are archives
+
     try:
         with zipfile.ZipFile(path) as archive:
             entries = dict(archive.NameToInfo)  # of entries with one name the last counts

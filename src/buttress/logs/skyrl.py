@@ -55,7 +55,6 @@ class SkyrlEvaluations:
     name: ClassVar[str] = "skyrl"
     kind: ClassVar[Kind] = "rollouts"
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl",)
-    file_by_file: ClassVar[bool] = True
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Return whether rows have the columns of an evaluation."""

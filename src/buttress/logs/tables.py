@@ -107,7 +107,7 @@ def columns_of(path: Path) -> list[str]:
         return []
     if suffix == ".json" and len(rows) < 2:  # a document and no table
         return []
-    return list(dict.fromkeys(str(name) for row in rows for name in row))
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _guess(field: str) -> Any:

@@ -184,19 +184,20 @@ def _reward(trace: Trace) -> float | None:
     return sum(values) if values else None
 
 
-def _length(trace: Trace) -> Any:
+def _length(trace: Trace) -> int | None:
     """Return the sampled tokens: as the server counted them, else by the mask."""
-    usage = [call.usage.get("completion_tokens") for call in trace.calls if call.usage]
-    if usage and all(isinstance(one, int) for one in usage):
-        return sum(usage)
-    return sum(map(sum, (node.mask or () for node in trace.nodes))) or None
+    counts = [call.usage.get("completion_tokens") for call in trace.calls if call.usage]
+    known = [one for one in counts if isinstance(one, int)]
+    if known and len(known) == len(counts):
+        return sum(known)
+    return sum(sum(node.mask or ()) for node in trace.nodes) or None
 
 
 def _truncated(trace: Trace) -> bool | None:
     if trace.stop_condition in _LIMITS:
         return True
     last = next((call for call in reversed(trace.calls) if call.error is None), None)
-    return last and finish.truncated(last.finish_reason)
+    return None if last is None else finish.truncated(last.finish_reason)
 
 
 def _prompt(trace: Trace, episode: Episode) -> str | None:
