@@ -23,8 +23,8 @@ def _against_trl(n_groups: int, size: int) -> list[Row]:
     torch.set_num_threads(1)
     rewards = torch.from_numpy(_rewards(n_groups, size)).float().reshape(-1)
     calls: dict[str, Any] = {"trl": lambda: trl_advantages(rewards, size)}
-    for name in names("advantage"):
-        est = bt.estimator(name)
+    estimators = _estimators()
+    for name, est in estimators.items():
         calls[name] = lambda est=est: est(_groups(rewards, n_groups, size))
     took = medians(calls, repetitions=199, clock=process_time)
     return [
@@ -36,15 +36,15 @@ def _against_trl(n_groups: int, size: int) -> list[Row]:
             "1.0 x",
             took[name] <= took["trl"],
         )
-        for name in names("advantage")
+        for name in estimators
     ]
 
 
 def _large(n_groups: int, size: int) -> list[Row]:
     rewards = _rewards(n_groups, size).reshape(-1)
     calls: dict[str, Any] = {"ptp": lambda: np.ptp(rewards.reshape(n_groups, size), axis=1)}
-    for name in names("advantage"):
-        est = bt.estimator(name)
+    estimators = _estimators()
+    for name, est in estimators.items():
         calls[name] = lambda est=est: est(_groups(rewards, n_groups, size))
     took = medians(calls, clock=process_time)
     return [
@@ -56,8 +56,14 @@ def _large(n_groups: int, size: int) -> list[Row]:
             "10 ms",
             took[name] < 0.01,
         )
-        for name in names("advantage")
+        for name in estimators
     ]
+
+
+def _estimators() -> dict[str, Any]:
+    """Return every advantage estimator with its defaults, and the most that one can be told to."""
+    found = {name: bt.estimator(name) for name in names("advantage")}
+    return found | {"posterior, auto": bt.estimator("posterior", strength="auto", forget="auto")}
 
 
 def trl_advantages(rewards: Any, size: int) -> Any:

@@ -49,16 +49,18 @@ class Belief:
     def __init__(self, strength: float | Auto, forget: float | Auto) -> None:
         self._fixed = None if strength == "auto" else float(strength)
         self.memories = MEMORIES if forget == "auto" else (float(forget),)
+        self._learns = self._fixed is None or len(self.memories) > 1
         self.table = PromptTable(self.memories)
         self._remember(Moments(0, 0.0, 0.0), {})
 
     def collect(self, view: View) -> dict[str, Moments]:
         """Return how far off the beliefs were, as sums that ranks can add up.
 
-        ``batch`` is `_excess` of the batch mean; ``beliefs`` are means over the groups: of the
-        squared error of each memory, of what its own size explains of it, and of `_within`.
+        None where strength and memory are given. ``batch`` is `_excess` of the batch mean;
+        ``beliefs`` are means over the groups: of the squared error of each memory, of what its own
+        size explains of it, and of `_within`.
         """
-        if not self.past.count:
+        if not (self.past.count and self._learns):
             return {}
         seen, history = of_groups(view), self.table.find_all(view.groups)
         seen, history = _chosen(seen.count >= 2, seen, history)
