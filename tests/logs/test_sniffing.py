@@ -10,7 +10,7 @@ import buttress as bt
 from buttress.errors import InputError
 from buttress.logs import files
 from buttress.logs.reader import readers
-from tests.logs import dumps
+from tests.logs import dumps, frameworks
 from tests.logs.writing import rollouts, verl_row, write
 
 DATA = Path(__file__).parent / "data"
@@ -39,6 +39,10 @@ LOGS = {
     "verl legacy": legacy,
     "trl": lambda folder: DATA / "trl_plain" / "completions",
     "generic": plain,
+    **{
+        name: lambda folder, name=name: frameworks.write_all(folder)[name]
+        for name in ("ms-swift", "open-instruct", "roll", "tinker", "rllm")
+    },
 }
 LEFT_OUT = {"metadata.json"}
 
