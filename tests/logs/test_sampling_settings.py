@@ -8,6 +8,7 @@ import pytest
 
 import buttress as bt
 from buttress.logs.sampling import settings_of
+from tests.logs.writing import verl_row, write
 
 VERL = """\
 actor_rollout_ref:
@@ -130,3 +131,17 @@ def test_names_are_dotted_and_comments_dropped():
     assert known["algorithm.filter_groups.max_num_gen_batches"] == "10"
     assert known["data.gen_batch_size"] == "48"
     assert known["trainer.logger"] == "[console]"
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_dump_of_verl_that_holds_what_was_trained_on_was_filtered(tmp_path, tied):
+    rows = [
+        verl_row(f"p{group}", f"{group}/{at}", float(at % 2 or (tied and group == 0)))
+        for group in range(3)
+        for at in range(4)
+    ]
+    write(tmp_path / "rollouts" / "1.jsonl", rows)
+    (tmp_path / "rollouts" / "config.yaml").write_text(VERL)
+    found = bt.diagnose(bt.read(tmp_path))
+    assert (found.measures["acr"] is None) == (not tied)
+    assert ("filtered-log" in [one.rule for one in found.findings]) == (not tied)

@@ -109,6 +109,7 @@ def _mode(path: Path) -> str:
 
 def _episode(path: Path, place: Place) -> _Episode:
     """Return the episode of a file; an empty one, and a problem, where there is none."""
+    data = b""
     try:
         with log_files.Opened(path) as file:
             data = b"".join(_chunks(file))

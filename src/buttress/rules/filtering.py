@@ -44,9 +44,9 @@ class FilterSigns:
 def signs(summary: GroupSummary, groups: Groups, facts: LogFacts) -> FilterSigns | None:
     """Return the signs of a filter, or None where a group is tied or nothing points to one.
 
-    Conclusive is: the reader knows of a filter; or groups are missing and a log without a tie is a
-    little odd; or chance all but excludes such a log and the histogram of successes is that of a
-    filtered one.
+    Conclusive is: the reader knows of a filter, or of dynamic sampling; or groups are missing and
+    a log without a tie is a little odd; or chance all but excludes such a log and the histogram of
+    successes is that of a filtered one.
     """
     if not summary.eligible.any():
         return None
@@ -56,6 +56,8 @@ def signs(summary: GroupSummary, groups: Groups, facts: LogFacts) -> FilterSigns
         return FilterSigns(span, 0, nan, conclusive=True, known=True)
     if summary.tied.any():
         return None
+    if facts.live_groups:  # sampled until so many were mixed
+        return FilterSigns(span, 0, nan, conclusive=True, known=True)
     missing = max(_short_steps(per_step, facts), _holes(groups, facts))
     counts = success_counts(summary, groups)
     chance = no_tie_probability(counts) if counts else _resampled_chance(summary, groups)
