@@ -130,9 +130,11 @@ def _settings(
 
 def _check(settings: Training, source: Source, *, as_json: bool) -> int:
     from buttress.train.arguments import adapter, grpo_arguments, ranks
+    from buttress.train.dynamic import sampling_of
 
     args = grpo_arguments(settings, source, world=ranks())
     adapter(settings, source)
+    sampling_of(settings, source)
     record = settings.record()
     names = (
         *("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -81,7 +82,7 @@ def grpo_arguments(config: Training, source: Source, *, world: int) -> Any:
     }
     if not (torch.cuda.is_available() or torch.backends.mps.is_available()):
         fields = ON_CPU | fields
-    _check_saving(config, source, fields)
+    fields["save_steps"] = _save_steps(config, source, fields)
     try:
         return GRPOConfig(**fields)
     except (ValueError, TypeError, ImportError, OSError) as fault:
@@ -147,14 +148,18 @@ def _check_fields(source: Source, given: dict[str, Any], known: Iterable[str]) -
     source.check_names(("trainer",), given, known)
 
 
-def _check_saving(config: Training, source: Source, fields: dict[str, Any]) -> None:
-    """Refuse checkpoints amid the updates of one generation: it would be lost on resuming."""
+def _save_steps(config: Training, source: Source, fields: dict[str, Any]) -> int | float:
+    """Return how often checkpoints are written: never amid the updates of one generation.
+
+    It would be lost on resuming, and the resumed run another one.
+    """
     every, shared = fields["save_steps"], config.updates * fields.get("num_iterations", 1)
-    if fields["save_strategy"] != "steps" or shared == 1:
-        return
-    if not isinstance(every, int) or every % shared:
+    if "save_steps" not in config.trainer:
+        return shared * math.ceil(every / shared)
+    if fields["save_strategy"] == "steps" and (not isinstance(every, int) or every % shared):
         raise source.fault(
             ("trainer", "save_steps"),
             f"save_steps must be a multiple of the {shared} steps that share a generation (updates "
             f"x num_iterations), so that a resumed run is the same run; got {every}",
         )
+    return every

@@ -8,8 +8,11 @@ from typing import Any
 from buttress.errors import UsageError
 from buttress.hooks.trl_loss import LIVE, SIGNAL
 from buttress.hooks.trl_tokens import loss_mask
+from buttress.remedies.registry import create, page
 from buttress.remedies.sampling import DynamicSampling
+from buttress.train.config import Training
 from buttress.train.ranks import is_main, shared
+from buttress.train.source import Source
 
 # Estimators that look at one group at a time: the choice of the other groups changes nothing.
 BY_GROUP = frozenset(
@@ -17,6 +20,25 @@ BY_GROUP = frozenset(
 )
 
 Place = tuple[int, int]  # batch of the step, group of the batch
+
+
+def sampling_of(config: Training, source: Source) -> Any:
+    """Return the way of sampling of a training, or None; raises `UsageError` where it cannot be."""
+    if config.sampling is None:
+        return None
+    own, given = {"wanted": config.prompts, "keep_surplus": False}, config.sampling.options
+    made = config.sampling.make()
+    if not isinstance(made, DynamicSampling):
+        return made
+    made = create(config.sampling.name, **own | given)
+    name = config.remedy.name
+    if page(name).kind == "loss":
+        name = config.remedy.make().advantage
+    try:
+        check(made, name, config.prompts)
+    except UsageError as fault:
+        raise source.fault(("sampling",), str(fault)) from None
+    return made
 
 
 def check(sampling: DynamicSampling, remedy: str, prompts: int) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 from rich.console import Console
 
 from buttress.errors import UsageError
-from buttress.remedies.registry import create
-from buttress.remedies.sampling import DynamicSampling
 from buttress.report.hostile import safe_text
 from buttress.train import arguments, dynamic, folder, policy
 from buttress.train.config import Training
@@ -137,7 +135,7 @@ def prepare(
     """Check everything but the model itself; nothing is written. Raises `ButtressError`."""
     args = arguments.grpo_arguments(config, source, world=arguments.ranks())
     adapter = arguments.adapter(config, source)
-    sampling = _sampling(config, source)
+    sampling = dynamic.sampling_of(config, source)
     tokenizer = policy.tokenizer(config, args)
     rows, digest, left_out = problem_rows(config.data, tokenizer, source)
     record = config.record() | {"ranks": arguments.ranks(), "data_digest": digest}
@@ -207,22 +205,6 @@ def _quiet(trainer: Any, console: Console | None) -> None:
     trainer.remove_callback(ProgressCallback)
     if console is not None:
         trainer.add_callback(Show(console))
-
-
-def _sampling(config: Training, source: Source) -> Any:
-    if config.sampling is None:
-        return None
-    own = {"wanted": config.prompts, "keep_surplus": False}
-    given = config.sampling.options
-    made = create(config.sampling.name, **given)
-    if not isinstance(made, DynamicSampling):
-        return made
-    made = create(config.sampling.name, **own | given)
-    try:
-        dynamic.check(made, config.remedy.name, config.prompts)
-    except UsageError as fault:
-        raise source.fault(("sampling",), str(fault)) from None
-    return made
 
 
 def _cut_log(out: Path, start: Start, console: Console | None) -> None:
