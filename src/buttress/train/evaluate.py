@@ -200,7 +200,7 @@ def _checked_ks(ks: Sequence[int] | None, n: int) -> list[int]:
     if wrong:
         raise UsageError(
             f"pass@{wrong[0]} needs at least {wrong[0]} completions per problem and n is {n}; "
-            "raise --n"
+            "raise --samples"
             if wrong[0] > n
             else f"k of pass@k must be 1 or more; got {wrong[0]}"
         )

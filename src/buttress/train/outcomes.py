@@ -119,7 +119,7 @@ def collect(plan: Plan, problems: Problems, folder: Path | None, *, label: str) 
         Name of the progress.
     """
     if plan.n < 1:
-        raise UsageError(f"n, the completions per problem, must be 1 or more; got {plan.n}")
+        raise UsageError(f"the samples per problem must be 1 or more; got {plan.n}")
     rank, world = rank_and_world()
     if folder is None and world > 1:
         raise UsageError("several ranks need a common folder: name it with --out")

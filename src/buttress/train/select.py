@@ -108,7 +108,7 @@ def select(
     notes = [*_left_out(problems), *_unscored(ordered), *_levels_said(rows, level, size, edges)]
     if missing := unreachable(plan.n, edges):
         names = ", ".join(map(str, missing))
-        notes.append(f"with {plan.n} tries no problem can have level {names}; raise --n")
+        notes.append(f"with {plan.n} tries no problem can have level {names}; raise --samples")
     files = [
         _write(out / f"levels.{form}", rows),
         _write(out / f"level-{level}.{form}", [rows[place] for place in chosen]),
