@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from buttress.groups import Run
+    from buttress.report.runs import NamedCase
     from buttress.rules import Case
 
 _SAID = 5  # problems in one message
+_UNSURE = "it may belong to several of the runs, so that it was given to none"
 READING = Group("Reading", sort_key=1)
 JUDGING = Group("Judging", sort_key=2)
 OUTPUT = Group("Output", sort_key=3)
@@ -69,6 +71,35 @@ class Reading:
         if not (run.groups.n_samples or run.scalars):
             raise InputError(_nothing(run))
         return Case(run, tolerance)
+
+    def cases(self, paths: list[str], *, quiet: bool = True) -> list[NamedCase]:
+        """Read paths and return each run that is among them.
+
+        Of several runs those that cannot be read become a problem of the first that can.
+        """
+        from buttress.groups import Problem
+        from buttress.logs.reader import ReadOptions
+        from buttress.logs.runs import split_runs
+        from buttress.report.runs import NamedCase
+        from buttress.rules import Case
+
+        options = ReadOptions(self.format, mapping(self.map or []), self.group_size, self.run)
+        runs = split_runs(paths, options)
+        if len(runs) == 1:
+            return [NamedCase(runs[0].name, self.case(paths, quiet=quiet), runs[0].seed)]
+        found: list[NamedCase] = []
+        lost: list[Problem] = []
+        for one in runs:
+            lost += [Problem(path, 0, _UNSURE) for path in one.left]
+            try:
+                found.append(NamedCase(one.name, self.case(one.paths, quiet=quiet), one.seed))
+            except InputError as fault:
+                lost.append(Problem(one.paths[0], 0, str(fault)))
+        if not found:
+            raise InputError("; ".join(problem.message for problem in lost[:_SAID]))
+        first = found[0].case
+        run = replace(first.run, problems=(*first.run.problems, *lost))
+        return [found[0]._replace(case=Case(run, first.tolerance)), *found[1:]]
 
 
 def _nothing(run: Run) -> str:
