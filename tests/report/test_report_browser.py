@@ -18,7 +18,7 @@ from buttress.report.view import VERDICTS
 
 pytestmark = pytest.mark.browser
 
-CHARTS = ("acr", "success", "prompts", "components", "means", "advantages")
+CHARTS = ("acr", "success", "prompts", "components", "means", "advantages", "replay")
 ATTACK = (
     "<script>document.title='owned'</script></pre></script>"
     "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -114,6 +114,26 @@ def test_hostile_text_anywhere_does_nothing(browser: Chromium, tmp_path: Path, t
     assert browser.run("document.querySelectorAll('.tip').length") > 0
     assert browser.complaints == []
     assert len(browser.requests) == 1
+
+
+def test_a_remedy_tells_all_its_numbers_when_pointed_at(opened: Chromium) -> None:
+    place = "document.querySelector('[data-chart=replay]')"
+    for _ in range(2):
+        opened.run(f"{place}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'ArrowDown'}}))")
+    opened.settle()
+    spoken = opened.run("document.getElementById('spoken').textContent")
+    assert spoken.startswith("remedy avspo, in mixed groups ")
+    assert ", cost 0, max |A| " in spoken
+    tip = opened.run(f"{place}.querySelector('.tip').innerText")
+    assert "phantom" in tip
+    ends = opened.run(f"[...{place}.querySelectorAll('svg text')].map(one => one.textContent)")
+    assert sum(" rollouts" in one for one in ends) >= 1
+    legend = opened.run(f"{place}.parentElement.querySelectorAll('button').length")
+    assert legend == 2
+    opened.run(f"{place}.parentElement.querySelectorAll('button')[1].click()")
+    opened.settle()
+    still = opened.run(f"[...{place}.querySelectorAll('svg text')].map(one => one.textContent)")
+    assert sum(" rollouts" in one for one in still) == sum(" rollouts" in one for one in ends)
 
 
 def test_the_policy_stops_what_escaping_would_let_through(

@@ -28,8 +28,8 @@ class Outcome:
     acr_before, acr_after
         Share of tied groups, and of groups whose advantages are all exactly 0. The second falls by
         definition where a remedy acts on tied groups: it is not a gain by itself.
-    effective_batch
-        Share of the rollouts with an advantage other than 0.
+    effective_batch, tied_moved
+        Share of the rollouts with an advantage other than 0, and the part of it in tied groups.
     tied_share
         Share of the squared advantages that comes from tied groups.
     sign_changes
@@ -61,6 +61,7 @@ class Outcome:
     acr_before: float = nan
     acr_after: float = nan
     effective_batch: float = nan
+    tied_moved: float = nan
     tied_share: float = nan
     sign_changes: float = nan
     phantom: float = nan
@@ -174,6 +175,7 @@ class Recorded:
             acr_before=self.acr,
             acr_after=ratio(float(eligible[~moved].sum()), float(eligible.sum())),
             effective_batch=ratio(float(counted[advantages != 0].sum()), n),
+            tied_moved=ratio(float(counted[(advantages != 0) & summary.tied[of]].sum()), n),
             tied_share=ratio(float(square[summary.tied[of]].sum()), total),
             sign_changes=ratio(float(mixed[turned].sum()), float(mixed.sum())),
             phantom=ratio(float(square[self._same_verdict].sum()), total) if self._judged else nan,

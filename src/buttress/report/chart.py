@@ -58,6 +58,11 @@ class Chart:
         Roles of the labels, where the labels and not the series carry the meaning.
     limit
         A line to hold the values against, e.g. the ACR above which training stalls.
+    ends
+        What stands at the end of each bar, where it is not the value itself.
+    more
+        Further numbers of each label, as name and texts: shown where a label is pointed at, and as
+        columns of the table.
     """
 
     key: str
@@ -73,6 +78,8 @@ class Chart:
     colours: tuple[Colour, ...] = ()
     limit: float | None = None
     share: bool = False
+    ends: tuple[str, ...] = ()
+    more: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def drawn(self) -> bool:
@@ -82,14 +89,18 @@ class Chart:
     @property
     def header(self) -> tuple[str, ...]:
         """Heading of the chart as a table."""
-        return (self.x_name, *(one.name for one in self.series))
+        return (self.x_name, *(one.name for one in self.series), *(name for name, _ in self.more))
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """The chart as a table; every n-th label where there are too many to read."""
-        every = -(-len(self.labels) // TABLE_ROWS) or 1
+        every = 1 if self.form == "bars" else -(-len(self.labels) // TABLE_ROWS) or 1
         return tuple(
-            (self.labels[place], *(one.text(place) for one in self.series))
+            (
+                self.labels[place],
+                *(one.text(place) for one in self.series),
+                *(texts[place] for _, texts in self.more),
+            )
             for place in range(0, len(self.labels), every)
         )
 

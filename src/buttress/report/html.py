@@ -28,7 +28,7 @@ _SCRIPTS = ("vendor/echarts.common.min.js", "charts.js", "page.js")
 
 def write(diagnosis: Diagnosis, path: Path) -> Path:
     """Write the report in one step and return its path."""
-    return write_text(path, page(View.of(diagnosis)))
+    return write_text(path, page(View.of(diagnosis, replayed=True)))
 
 
 def write_sheet(sheet: Sheet, path: str | Path) -> Path:

@@ -28,9 +28,9 @@ COLUMNS = {
 LEGEND = (
     "moved: share of rollouts with an advantage. tied, phantom: share of the squared advantages in "
     "tied groups, and in groups that are equally correct. sign: share of rollouts of mixed groups "
-    "with another sign than grpo's. cost: how many more (or fewer) rollouts would have been sampled. "
-    "ACR after falls by definition where a remedy acts on tied groups or samples others; it does not say "
-    "that the run would learn more."
+    "with another sign than grpo's. cost: how many more (or fewer) rollouts it would have sampled. "
+    "ACR after falls by definition where a remedy acts on tied groups or samples others; it does "
+    "not say that the run would learn more."
 )
 
 

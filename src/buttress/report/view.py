@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from buttress import __version__
 from buttress.groups import Problem
-from buttress.report import distributions, headline, over_steps, phrases, size_chart
+from buttress.report import distributions, headline, over_steps, phrases, replay_panel, size_chart
 from buttress.report.chart import Chart
 from buttress.report.headline import Number, Part
 from buttress.report.hostile import clip, safe_text
@@ -87,8 +87,8 @@ class View:
     problems_left_out: int
 
     @classmethod
-    def of(cls, diagnosis: Diagnosis) -> View:
-        """Put a diagnosis into words."""
+    def of(cls, diagnosis: Diagnosis, *, replayed: bool = False) -> View:
+        """Put a diagnosis into words, on demand with a chart of other remedies (seconds)."""
         case = diagnosis.case
         problems = diagnosis.problems
         return cls(
@@ -109,6 +109,7 @@ class View:
                 distributions.components_chart(case),
                 over_steps.means_chart(case),
                 distributions.advantages_chart(case),
+                *([replay_panel.replay_chart(case)] if replayed else []),
             ),
             samples=sample_groups(case),
             problems=tuple(map(_problem, problems[:PROBLEMS])),

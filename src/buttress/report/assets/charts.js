@@ -98,7 +98,7 @@ const drawings = (() => {
     }
 
     rightRoom(flat) {
-      if (flat) return 92;
+      if (flat) return this.chart.ends.length ? 150 : 92;
       return this.chart.limit === null ? 12 : 34;
     }
 
@@ -157,8 +157,8 @@ const drawings = (() => {
         Object.assign(made, { stack: "all", barCategoryGap: gap, barMaxWidth: flat ? 16 : 60 });
         if (flat) {
           made.label = {
-            show: true, position: "right", color: token("ink"), backgroundColor: token("paper"),
-            padding: [1, 3], formatter: (point) => said(one, point.dataIndex),
+            show: n === this.shown.lastIndexOf(true), position: "right", color: token("ink"), backgroundColor: token("paper"),
+            padding: [1, 3], formatter: ({ dataIndex: at }) => chart.ends[at] ?? said(one, at),
           };
         }
       }
@@ -197,11 +197,12 @@ const drawings = (() => {
     // What there is to say of one label.
     lines(place) {
       const visible = this.chart.series.map((_, n) => n).filter((n) => this.shown[n]);
-      return visible.map((n) => ({
+      const drawn = visible.map((n) => ({
         swatch: this.swatch(n, roleAt(this.chart, this.roles, n, place)),
         name: this.chart.series[n].name,
         value: said(this.chart.series[n], place),
       }));
+      return drawn.concat(this.chart.more.map(([name, texts]) => ({ swatch: "", name, value: texts[place] })));
     }
 
     swatch(n, role) {
