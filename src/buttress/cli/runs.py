@@ -158,7 +158,9 @@ def replay(
     console = standard_output()
     replayed.render(outcomes, console)
     if written:
-        console.print(f"report: {safe_text(written)}", markup=False, highlight=False)
+        console.print(
+            f"report: {safe_text(written)}", markup=False, highlight=False, soft_wrap=True
+        )
     return 0
 
 
