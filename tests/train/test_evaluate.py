@@ -207,7 +207,7 @@ def test_benchmarks_without_a_network_say_what_to_fetch(name, monkeypatch, capsy
 
 def test_a_benchmark_from_a_file_keeps_its_way_of_asking(tmp_path, monkeypatch, capsys):
     """MMLU-Pro's columns in a data set of our own: options lettered, the letter judged."""
-    from buttress.train import data as loading
+    from buttress.train import data_sources as loading
 
     rows = [{"question": "2+2?", "options": ["3", "4"], "answer": "B"}] * 2
     table = loading.Table(rows, ["row 0", "row 1"], ("question", "options", "answer"))
@@ -218,7 +218,7 @@ def test_a_benchmark_from_a_file_keeps_its_way_of_asking(tmp_path, monkeypatch, 
         tokenizer = type("T", (), {"chat_template": None})()
 
         def sample(self, prompts, n, seed):
-            from buttress.train.generate import Completion
+            from buttress.train.sampling import Completion
 
             asked.extend(prompts)
             texts = ["It is A or B. Answer: (B)", "Answer: A"]

@@ -16,7 +16,8 @@ import buttress
 from buttress.errors import MissingExtraError, UsageError
 from buttress.train import generate
 from buttress.train.asking import Asking
-from buttress.train.generate import Completion, Sampling, TransformersSampler, sampler_for
+from buttress.train.generate import TransformersSampler, sampler_for
+from buttress.train.sampling import Completion, Sampling
 from tests.helpers import require
 
 require("transformers")

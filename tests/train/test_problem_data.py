@@ -78,6 +78,16 @@ def test_unusual_columns_have_to_be_named(tmp_path):
     assert pairs(load_problems(path, prompt="q", answer="a")) == [("1+1?", "2")]
 
 
+def test_answers_can_be_done_without(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"question": "Rhyme!"}, {"question": "Sing!"}])
+    with pytest.raises(InputError, match="no column for the answer"):
+        load_problems(path)
+    assert pairs(load_problems(path, needs_answer=False)) == [("Rhyme!", None), ("Sing!", None)]
+    path = write_jsonl(tmp_path / "b.jsonl", [*ROWS, {"question": "Sing!"}])
+    assert len(load_problems(path)) == 2
+    assert pairs(load_problems(path, needs_answer=False))[2] == ("Sing!", None)
+
+
 def test_nested_columns_and_messages(tmp_path):
     messages = [{"role": "user", "content": "1+1?"}]
     row = {"prompt": messages, "reward_model": {"ground_truth": "2"}}

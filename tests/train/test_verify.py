@@ -98,6 +98,7 @@ def maths():
         (r"\boxed{(1, 2)}", "(1,2)"),
         ("7 dollars", r"\$7"),
         (r"\boxed{x^2 + 2x + 1}", "(x+1)^2"),
+        ("so I add 11 + 58", 69),  # as the docstring warns
     ],
 )
 def test_math_takes_equal_answers(maths, text, answer):

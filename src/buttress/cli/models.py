@@ -4,162 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
+from buttress.cli.model_options import DataOptions, SamplingOptions
 from buttress.cli.options import OUTPUT, standard_output
 from buttress.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from buttress.train.benchmarks import Benchmark
-    from buttress.train.data import Problems
-    from buttress.train.outcomes import Plan
-
-DATA = Group("Data", sort_key=1)
-ASKING = Group("Asking", sort_key=2)
-SAMPLING = Group("Sampling", sort_key=3)
-JUDGING = Group("Judging", sort_key=4)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class DataOptions:
-    """How the data set is read.
-
-    Parameters
-    ----------
-    prompt
-        Column of the problem; by default prompt, problem, question, ... what there is.
-    answer
-        Column of the right answer; by default answer, solution, ground_truth, ...
-    choices
-        Column with a list of options, set under the problem as A, B, C, ...
-    subset
-        Subset (configuration) of a data set of the hub.
-    split
-        Split of a data set of the hub; by default train.
-    revision
-        Branch, tag or commit of a data set of the hub.
-    limit
-        Use the first so many problems only.
-    """
-
-    prompt: Annotated[str | None, Parameter(group=DATA)] = None
-    answer: Annotated[str | None, Parameter(group=DATA)] = None
-    choices: Annotated[str | None, Parameter(group=DATA)] = None
-    subset: Annotated[str | None, Parameter(group=DATA)] = None
-    split: Annotated[str | None, Parameter(group=DATA)] = None
-    revision: Annotated[str | None, Parameter(group=DATA)] = None
-    limit: Annotated[int | None, Parameter(group=DATA)] = None
-
-    def problems(self, name: str, known: Benchmark | None = None) -> Problems:
-        """Read a data set; what the user did not say comes from a known benchmark."""
-        from buttress.train.data import load_problems
-
-        return load_problems(
-            known.path if known else name,
-            prompt=self.prompt or (known.prompt if known else None),
-            answer=self.answer or (known.answer if known else None),
-            choices=self.choices or (known.choices if known else None),
-            subset=self.subset or (known.subset if known else None),
-            split=self.split or (known.split if known else "train"),
-            revision=self.revision,
-            limit=self.limit,
-        )
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How problems are put and answers drawn and judged.
-
-    Parameters
-    ----------
-    template
-        Text around the problem, with {prompt} in it.
-    system
-        Text of the system message.
-    chat
-        Ask in messages, through the chat template; by default where the model has one.
-    temperature
-        Of the sampled completions.
-    top_p, top_k
-        1 and 0 leave the distribution whole. What the model's generation_config says is overruled.
-    max_tokens
-        Cap on a completion.
-    stop
-        Text at which a completion ends. Repeatable.
-    seed
-        Of everything that is drawn.
-    engine
-        auto is vLLM where it is installed and there is a GPU, else transformers.
-    dtype
-        auto is bfloat16 on a GPU, else float32.
-    model_revision
-        Branch, tag or commit of a model of the hub.
-    batch
-        Completions that are sampled and written together; by default 64, with vLLM 4096.
-    verifier
-        math (math-verify), exact, gym (the scorer of reasoning-gym), or module:function, a reward
-        function as TRL calls it.
-    verifier_option
-        KEY=VALUE for the verifier, e.g. pattern=REGEX for exact. Repeatable.
-    timeout
-        Seconds for judging one completion, in another process.
-    threshold
-        A completion succeeds when its score is at least this.
-    keep
-        Keep the completions in the files of the folder too.
-    """
-
-    template: Annotated[str | None, Parameter(group=ASKING)] = None
-    system: Annotated[str | None, Parameter(group=ASKING)] = None
-    chat: Annotated[bool | None, Parameter(group=ASKING)] = None
-    temperature: Annotated[float, Parameter(group=SAMPLING)] = 1.0
-    top_p: Annotated[float, Parameter(group=SAMPLING)] = 1.0
-    top_k: Annotated[int, Parameter(group=SAMPLING)] = 0
-    max_tokens: Annotated[int, Parameter(group=SAMPLING)] = 1024
-    stop: Annotated[list[str] | None, Parameter(negative="", group=SAMPLING)] = None
-    seed: Annotated[int, Parameter(group=SAMPLING)] = 42
-    engine: Annotated[Literal["auto", "transformers", "vllm"], Parameter(group=SAMPLING)] = "auto"
-    dtype: Annotated[str, Parameter(group=SAMPLING)] = "auto"
-    model_revision: Annotated[str | None, Parameter(group=SAMPLING)] = None
-    batch: Annotated[int | None, Parameter(group=SAMPLING)] = None
-    verifier: Annotated[str | None, Parameter(group=JUDGING)] = None
-    verifier_option: Annotated[list[str] | None, Parameter(negative="", group=JUDGING)] = None
-    timeout: Annotated[float, Parameter(group=JUDGING)] = 5.0
-    threshold: Annotated[float, Parameter(group=JUDGING)] = 1.0
-    keep: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False
-
-    def plan(self, model: str, n: int, known: Benchmark | None = None) -> Plan:
-        """Return what to sample; what the user did not say comes from a known benchmark."""
-        from buttress.train.asking import Asking
-        from buttress.train.generate import Sampling
-        from buttress.train.outcomes import Judge, Plan
-
-        template = self.template or (known.template if known else "{prompt}")
-        verifier = self.verifier or (known.verifier if known else "math")
-        options = dict(known.options) if known and not self.verifier else {}
-        return Plan(
-            model,
-            n,
-            sampling=Sampling(
-                self.temperature, self.top_p, self.top_k, self.max_tokens, tuple(self.stop or ())
-            ),
-            asking=Asking(template, self.system, self.chat),
-            judge=Judge(verifier, options | _pairs(self.verifier_option or []), self.timeout),
-            seed=self.seed,
-            revision=self.model_revision,
-            dtype=self.dtype,
-            engine=self.engine,
-            batch=self.batch,
-            keep_texts=self.keep,
-        )
 
 
 def select(
@@ -205,13 +60,14 @@ def select(
     json
         Print a summary as JSON on standard output, and nothing else there.
     """
-    from buttress.train import select as selecting
+    from buttress.train import selection_report
     from buttress.train.levels import BANDS
+    from buttress.train.select import select as select_level
 
     _quiet()
-    found = selecting.select(
+    found = select_level(
         how.plan(model, n),
-        source.problems(data),
+        source.problems(data, needs_answer=how.needs_answer),
         Path(out),
         bands=BANDS if bands is None else _numbers("bands", bands, float),
         threshold=how.threshold,
@@ -222,9 +78,9 @@ def select(
     if found is None:
         return _left_to_others(out)
     if json:
-        sys.stdout.write(selecting.as_json(found) + "\n")
+        sys.stdout.write(selection_report.as_json(found) + "\n")
     else:
-        selecting.render(found, standard_output())
+        selection_report.render(found, standard_output())
         _say(found.notes)
     return 0
 
@@ -284,7 +140,7 @@ def evaluate(
     else:
         found = evaluate_models(
             [how.plan(one, n, known) for one in models],
-            source.problems(data, known),
+            source.problems(data, known, needs_answer=how.needs_answer),
             None if out is None else Path(out),
             ks=None if k is None else _numbers("k", k, int),
             threshold=how.threshold,
@@ -324,15 +180,3 @@ def _numbers(name: str, text: str, kind: type) -> list[Any]:
         return [kind(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(f"--{name} takes numbers joined by commas; got {text!r}") from None
-
-
-def _pairs(options: Sequence[str]) -> dict[str, Any]:
-    from buttress.train.source import toml_value
-
-    found = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not (key and equals):
-            raise UsageError(f"--verifier-option takes KEY=VALUE; got {option!r}")
-        found[key] = toml_value(value)
-    return found

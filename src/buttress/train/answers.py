@@ -21,7 +21,9 @@ def math_checker() -> Callable[[str, Any], float]:
     """Return ``check(completion, answer)``: 1.0 where the completion's answer equals the right one.
 
     The last expression of a completion counts, what is boxed before the rest. A completion without
-    an expression is wrong. Of an answer in the style of GSM8K the part behind ``####`` counts.
+    an expression is wrong. An expression counts as its value: ``11 + 58`` is right for 69, so sums
+    that a model may repeat are better judged by ``exact`` with a pattern. Of an answer in the style
+    of GSM8K the part behind ``####`` counts.
     Raises `UnparsableError` where the right answer cannot be read.
     """
     try:

@@ -10,20 +10,17 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from buttress.errors import InputError, MissingExtraError, UsageError
+from buttress.errors import InputError, UsageError
 from buttress.logs.prose import text_of
 from buttress.report.hostile import safe_name
-from buttress.train import hub
-from buttress.train.tables import Table, read_table
+from buttress.train.data_sources import load_table
+from buttress.train.tables import Table
 
 PROMPTS = ("prompt", "problem", "question", "query", "instruction")
 ANSWERS = ("answer", "solution", "ground_truth", "final_answer", "target", "label")
@@ -74,6 +71,7 @@ def load_problems(
     split: str = "train",
     revision: str | None = None,
     limit: int | None = None,
+    needs_answer: bool = True,
 ) -> Problems:
     """Read a data set.
 
@@ -90,6 +88,9 @@ def load_problems(
         As `datasets.load_dataset` names them; files have none of them.
     limit
         Use the first so many rows only.
+    needs_answer
+        Whether a row without an answer is of no use. A judge of the user's own may need none;
+        ``answer`` is None then.
 
     Raises
     ------
@@ -99,118 +100,30 @@ def load_problems(
     """
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be 1 or more; got {limit}")
-    table = _table(name, subset=subset, split=split, revision=revision, limit=limit)
-    rows, left_out = _canonical(name, table, prompt=prompt, answer=answer, choices=choices)
+    table = load_table(name, subset=subset, split=split, revision=revision, limit=limit)
+    asked = _column(name, "prompt", prompt, PROMPTS, table)
+    gold = _column(name, "answer", answer, ANSWERS, table, needed=needs_answer)
+    rows, left_out = _canonical(table, asked, gold, choices, needs_answer)
     if not rows:
         said = "; ".join(left_out[:3])
         raise InputError(f"the data set {name} holds no problem{': ' if said else ''}{said}")
     return Problems(name, tuple(rows[:limit]), tuple(left_out))
 
 
-def _table(
-    name: str, *, subset: str | None, split: str, revision: str | None, limit: int | None
-) -> Table:
-    if name.startswith("gym:"):
-        return _made(name)
-    path = Path(name).expanduser()
-    if path.is_file() or (glob.has_magic(name) and not path.exists()):
-        return read_table(name)
-    if not path.is_dir() and looks_local(name):
-        raise InputError(
-            f"no such file or folder: {name}; give a JSONL, CSV or Parquet file, or the name of a "
-            "data set of the hub, for example openai/gsm8k"
-        )
-    return _from_hub(name, subset=subset, split=split, revision=revision, limit=limit)
-
-
-def looks_local(name: str) -> bool:
-    """Return whether a name can only mean a path: hub names have one slash and no suffix of a file.
-
-    >>> looks_local("Qwen/Qwen2.5-0.5B"), looks_local("./model"), looks_local("data.jsonl")
-    (False, True, True)
-    """
-    suffixes = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst", ".gguf")
-    return (
-        name.startswith(("/", "./", "../", "~"))
-        or name.count("/") > 1
-        or (name.lower().endswith(suffixes))
-    )
-
-
-def _from_hub(
-    name: str, *, subset: str | None, split: str, revision: str | None, limit: int | None
-) -> Table:
-    path = Path(name).expanduser()
-    place = str(path) if path.is_dir() else name
-    if not path.is_dir():
-        hub.online()
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtraError.of("a data set of the hub", "hub") from None
-    saved = next((one for one in (path, path / split) if (one / "state.json").is_file()), None)
-    try:
-        if saved:
-            found = datasets.load_from_disk(str(saved))
-        else:
-            found = datasets.load_dataset(place, subset, split=split, revision=revision)
-    except Exception as fault:
-        raise _unloaded(name, path, fault) from fault
-    count = len(found) if limit is None else min(limit, len(found))
-    rows = [found[at] for at in range(count)]
-    return Table(rows, [f"{name} row {at}" for at in range(count)], tuple(found.column_names))
-
-
-def _unloaded(name: str, path: Path, fault: Exception) -> InputError:
-    text = str(fault)
-    if path.is_dir() or isinstance(fault, ValueError):
-        # a wrong split or subset: `datasets` names those that there are
-        return InputError(f"cannot load the data set {name}: {text.strip().splitlines()[0]}")
-    return hub.data_missing(name, fault)
-
-
-def _made(name: str) -> Table:
-    """Return problems of reasoning-gym: ``gym:TASK?size=100&seed=1&OPTION=VALUE``."""
-    try:
-        import reasoning_gym
-        from reasoning_gym.factory import DATASETS
-    except ImportError:
-        raise MissingExtraError.of("a task of reasoning-gym", "gym") from None
-    task, _, query = name.removeprefix("gym:").partition("?")
-    if task not in DATASETS:
-        raise UsageError.unknown("task of reasoning-gym", task, DATASETS)
-    options = {"size": 500, "seed": 0}
-    for pair in filter(None, query.split("&")):
-        key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise UsageError(f"{name}: options are OPTION=VALUE, joined by &; got {pair!r}")
-        options[key] = _value(value)
-    try:
-        entries = list(reasoning_gym.create_dataset(task, **options))
-    except (AssertionError, TypeError, ValueError) as fault:
-        raise UsageError(f"{name}: reasoning-gym refuses the options: {fault}") from None
-    places = [f"{name} row {at}" for at in range(len(entries))]
-    return Table(entries, places, ("question", "answer", "metadata"))
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _canonical(
-    name: str, table: Table, *, prompt: str | None, answer: str | None, choices: str | None
+    table: Table, asked: str, gold: str, choices: str | None, needs_answer: bool
 ) -> tuple[list[Row], list[str]]:
     """Return rows with ``prompt`` and ``answer``, and what had to be left out."""
-    asked = _column(name, "prompt", prompt, PROMPTS, table)
-    gold = _column(name, "answer", answer, ANSWERS, table)
     rows, left_out = [], list(table.problems)
     for place, row in zip(table.places, table.rows, strict=True):
         question, right = _asked(_get(row, asked)), _answer(_get(row, gold))
         options = _get(row, choices) if choices else ()
-        fault = _row_fault(asked, question, gold, right, choices, options)
+        if not question:
+            fault = f"no text in the column {asked!r}"
+        elif right is None and needs_answer:
+            fault = f"nothing in the column {gold!r}"
+        else:
+            fault = _choices_fault(choices, options)
         if fault:
             left_out.append(f"{place}: {fault}, row left out")
             continue
@@ -220,14 +133,9 @@ def _canonical(
     return rows, left_out
 
 
-def _row_fault(
-    asked: str, question: Any, gold: str, right: Any, choices: str | None, options: Any
-) -> str:
-    if not question:
-        return f"no text in the column {asked!r}"
-    if right is None:
-        return f"nothing in the column {gold!r}"
-    if choices and not (isinstance(options, Sequence) and 1 < len(options) <= len(ascii_uppercase)):
+def _choices_fault(choices: str | None, options: Any) -> str:
+    listed = isinstance(options, Sequence) and not isinstance(options, str)
+    if choices and not (listed and 1 < len(options) <= len(ascii_uppercase)):
         return f"no list of 2 to 26 options in the column {choices!r}"
     return ""
 
@@ -237,12 +145,22 @@ def _lettered(options: Iterable[Any]) -> str:
     return "\n".join(f"{letter}. {option}" for letter, option in pairs)
 
 
-def _column(name: str, what: str, given: str | None, usual: Sequence[str], table: Table) -> str:
+def _column(
+    name: str,
+    what: str,
+    given: str | None,
+    usual: Sequence[str],
+    table: Table,
+    *,
+    needed: bool = True,
+) -> str:
     """Return the column to read; raises `InputError` naming those that there are."""
     known = table.columns
     shown = ", ".join(safe_name(one) for one in known[:_SHOWN]) or "none"
     if given is None:
         found = next((one for one in usual if one in known), None)
+        if found is None and not needed:
+            return usual[0]
         if found is None:
             raise InputError(
                 f"the data set {name} has no column for the {what} under a usual name "

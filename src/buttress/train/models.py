@@ -14,7 +14,7 @@ from typing import Any
 
 from buttress.errors import InputError, MissingExtraError, UsageError
 from buttress.train import hub
-from buttress.train.data import looks_local
+from buttress.train.data_sources import looks_local
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _WEIGHTS = (".safetensors", ".bin", ".gguf")

@@ -14,17 +14,10 @@ from typing import Any
 from buttress.errors import ButtressError, UsageError
 from buttress.train.asking import Asking
 from buttress.train.data import Problems, Row
-from buttress.train.generate import (
-    Completion,
-    Engine,
-    Sampler,
-    Sampling,
-    derived_seed,
-    engine_of,
-    sampler_for,
-)
+from buttress.train.generate import Engine, engine_of, sampler_for
 from buttress.train.models import fingerprint, locate
 from buttress.train.progress import counting
+from buttress.train.sampling import Completion, Sampler, Sampling, derived_seed
 from buttress.train.store import Outcome, Store
 from buttress.train.verify import Verdict, Verifier, said
 
