@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 import msgspec
@@ -66,8 +65,11 @@ def judge_of(use: str, options: dict[str, Any]) -> Judge:
         return _function(use, options)
     from buttress.train.scorers import scorer_of
 
-    if use == "gym" and find_spec("reasoning_gym") is None:
-        raise MissingExtraError.of("the judge gym", "gym")
+    if use == "gym":
+        try:
+            import reasoning_gym  # noqa: F401 - takes seconds, which no check should pay for
+        except ImportError:
+            raise MissingExtraError.of("the judge gym", "gym") from None
     score = scorer_of(use, options)
     return lambda text, row: score([text], [row])[0]
 
