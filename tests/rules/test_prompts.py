@@ -104,6 +104,27 @@ class TestMastery:
         assert found.evidence["lost"] == 10
         assert found.evidence["prompts"] == [str(i) for i in range(10)]
 
+    def test_solved_in_a_middle_stretch(self):
+        rng = np.random.default_rng(6)
+        rate = np.full((8, 60), 0.4)
+        rate[:, :8] = 0.02
+        rate[3:5, :8] = 0.97
+        groups = Groups.from_dense(
+            binary(rng, rate.ravel()), step=np.repeat(np.arange(8), 60), prompt_id=[*range(60)] * 8
+        )
+        found = the(groups, self.rule)
+        assert found.evidence["lost"] == 8
+        assert found.evidence["p_value"] <= 0.01
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_silent_where_success_comes_and_goes(self, seed):
+        rng = np.random.default_rng(seed)
+        rate = np.where(rng.random((8, 60)) < 0.3, 0.0, 0.9).ravel()
+        groups = Groups.from_dense(
+            binary(rng, rate), step=np.repeat(np.arange(8), 60), prompt_id=[*range(60)] * 8
+        )
+        assert self.rule not in names(groups)
+
     def test_silent_on_gains_and_on_noise(self):
         rate = np.repeat([0.97, 0.4], 50)
         assert self.rule not in names(self.run(rate, rate))

@@ -23,6 +23,7 @@ from buttress.measures import (
     reward_names,
 )
 from buttress.measures.forecast import OwnLine
+from buttress.measures.mastery import Mastery, mastery
 from buttress.measures.statistics import ratio
 from buttress.rules import filtering
 from buttress.rules.correctness import Correctness, find_correctness
@@ -143,6 +144,14 @@ class Case:
     def success_counts(self) -> Counts | None:
         """Scored rollouts and successes per group, None unless every success is 0 or 1."""
         return count_groups(self.groups, self.success)
+
+    @cached_property
+    def mastery(self) -> Mastery | None:
+        """Which prompts were solved and lost, None where successes or prompts are unknown."""
+        groups, counts = self.groups, self.success_counts
+        if counts is None or not groups.has_prompts:
+            return None
+        return mastery(groups.prompt, groups.step, *counts, len(groups.prompt_labels))
 
     @cached_property
     def length_cap(self) -> LengthCap | None:

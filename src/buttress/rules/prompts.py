@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from buttress.rules import advice
 from buttress.rules import thresholds as at
@@ -13,7 +12,7 @@ from buttress.rules.case import Case
 from buttress.rules.causes import cause, collapse_severity
 from buttress.rules.finding import Advice, Finding, Severity
 from buttress.rules.floor import floor_curve
-from buttress.rules.prompt_counts import Counts, contradictions, count_prompts
+from buttress.rules.prompt_counts import contradictions, count_prompts
 from buttress.rules.rule import Rule, rule
 
 CHANGE_PROMPTS = Advice(
@@ -149,14 +148,17 @@ def mastery_lost(this: Rule, case: Case) -> Iterator[Finding]:
     """Prompts that were solved are solved no longer.
 
     What it sees
-        Prompts with a success rate of 0.8 or more in the first half of the run and 0.2 or less in
-        the second, at least eight rollouts on either side; three prompts and 5 % of those that
-        can be compared.
+        Prompts with a success rate of 0.8 or more over some stretch of their visits, wherever in
+        the run it lies, and of 0.2 or less from a later visit to the end; at least eight rollouts
+        in either stretch; three prompts and 5 % of those that can be compared.
     Why it matters
         Solved prompts give no gradient, so nothing holds on to them.
     How sure
-        Chance does not do that to a prompt with eight rollouts on either side. Prompts that come
-        up once cannot be compared.
+        Each prompt must pass Fisher's exact test over all pairs of stretches, with less than 5 %
+        false discoveries among all prompts. And the visits of all prompts are shuffled from their
+        first success on: success that comes and goes from visit to visit is not called lost unless
+        fewer than one shuffle in a hundred looks as bad. Prompts that come up once cannot be
+        compared, and two visits of each are too few for the shuffles.
     What to do
         Keep sampling solved prompts now and then.
     When to ignore
@@ -164,32 +166,24 @@ def mastery_lost(this: Rule, case: Case) -> Iterator[Finding]:
     References
         MCPO, arXiv 2604.16972.
     """
-    counts = case.success_counts
-    if not case.grouped or not case.groups.has_prompts or counts is None:
+    found = case.mastery
+    if not case.grouped or found is None:
         return
-    early = count_prompts(case.groups, counts, late=False)
-    late = count_prompts(case.groups, counts, late=True)
-    both = (early.tries >= at.MASTERY_TRIES) & (late.tries >= at.MASTERY_TRIES)
-    before, after = _rate(early, both), _rate(late, both)
-    lost = (before >= at.MASTERED_RATE) & (after <= at.LOST_RATE)
-    n = int(both.sum())
-    if lost.sum() < max(at.LOST_PROMPTS, at.LOST_SHARE * n):
+    lost, n = np.flatnonzero(found.lost), int(found.compared.sum())
+    if len(lost) < max(at.LOST_PROMPTS, at.LOST_SHARE * n) or found.p_value > at.LOST_CHANCE:
         return
-    names = case.groups.prompt_labels[np.flatnonzero(both)[lost]]
+    names = case.groups.prompt_labels[lost]
     yield this.finding(
         Severity.WARNING,
-        f"{lost.sum()} of {n} prompts that can be compared were solved in the first half of the "
-        "run and are not in the second",
+        f"{len(lost)} of {n} prompts that can be compared were solved over a stretch of the run "
+        "and no longer at its end",
         {
-            "lost": int(lost.sum()),
+            "lost": len(lost),
             "compared": n,
-            "gained": int(((before <= at.LOST_RATE) & (after >= at.MASTERED_RATE)).sum()),
+            "gained": int(found.gained.sum()),
+            "p_value": found.p_value,
             "prompts": [str(name) for name in names[:10]],
         },
         [SMALLER_STEPS, REHEARSE],
-        case.span(),
+        case.span(np.isin(case.groups.prompt, lost)),
     )
-
-
-def _rate(counts: Counts, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    return counts.wins[mask] / counts.tries[mask]

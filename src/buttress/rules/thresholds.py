@@ -159,10 +159,10 @@ SUSPECT_ROLLOUTS = 512
 # Ours: equal completions of one prompt that got different verdicts, among those that could.
 CONTRADICTION_SHARE = 0.02
 RESOLVED = 0.01  # of the range of success; the default resolution
-# Ours: solved and no longer solved, with this many rollouts on either side.
-MASTERED_RATE = 0.8
-LOST_RATE = 0.2
-MASTERY_TRIES = 8
+# Ours: prompts that were solved and are no longer (0.8 and 0.2 over eight rollouts each, drawn in
+# `measures.mastery`) are worth a warning from so many on, and if shuffled visits look as bad less
+# often than this.
+LOST_CHANCE = 0.01
 LOST_SHARE = 0.05
 LOST_PROMPTS = 3
 
