@@ -53,8 +53,8 @@ class FGrpo(LevelEstimator):
         lookup(self.base)
         if self.base == "f_grpo" or self.base not in names("advantage"):
             raise UsageError(f"base must be another advantage estimator; got {self.base!r}")
-        given = {"eps": self.eps, "ddof": self.ddof}
-        given = {name: value for name, value in given.items() if value is not None}
+        divisor = {"eps": self.eps, "ddof": self.ddof}
+        given: dict[str, Any] = {name: one for name, one in divisor.items() if one is not None}
         if hasattr(lookup(self.base), "success"):
             given["success"] = self.success
         self._base = create(self.base, tolerance=self.tolerance, **given)

@@ -12,7 +12,7 @@ class Moments(NamedTuple):
 
     ``a + b`` are the moments of the union, by the pairwise rule
     ``M2 = M2_a + M2_b + (mean_a - mean_b)² n_a n_b / (n_a + n_b)``, which does not cancel as a sum
-    of squares would.
+    of squares would. `mean` and `m2` may be arrays, of several sets that are counted alike.
 
     Examples
     --------
@@ -22,8 +22,8 @@ class Moments(NamedTuple):
     """
 
     count: float
-    mean: float  # 0 while the count is 0
-    m2: float
+    mean: Any  # 0 while the count is 0
+    m2: Any
 
     @classmethod
     def of(cls, values: Any, weights: Any = None) -> Moments:

@@ -23,7 +23,7 @@ SHOWN = (
     "difficulty_pools", "filter_drop", "rloo", "reinforce_pp", "spo", "sign",
 )  # fmt: skip
 SECONDS = 3.0
-ROLLOUTS = 1_000_000
+ROLLOUTS = 300_000
 
 KEY, TITLE = "replay", "The same rollouts under other remedies"
 
