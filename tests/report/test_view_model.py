@@ -8,7 +8,7 @@ from made_runs import made_run, small, view_of
 
 from buttress.groups import Groups, Problem, Run, Source, Tolerance
 from buttress.report import diagnose
-from buttress.report.distributions import STATES
+from buttress.report.prompt_states import STATES
 from buttress.report.view import PROBLEMS, View
 
 
@@ -132,12 +132,16 @@ def test_a_reward_mixed_over_dead_correctness_stands_at_zero_success() -> None:
 
 
 def test_prompts_by_state() -> None:
-    nested = [[0] * 10, [1] + [0] * 9, [1] * 5 + [0] * 5, [1] * 9 + [0], [1] * 10, [None] * 10]
-    view = view_of(Groups.from_nested(nested, prompt_id=list("abcdef")))
-    chart = view.chart("prompts")
-    assert chart.labels == tuple(name for name, _ in STATES)
+    lost = [[1] * 10] * 6 + [[0] * 10] * 6
+    nested = [[0] * 10, [1] + [0] * 9, [1] * 10, [None] * 10, [0, 1] * 5, *lost]
+    ids = ["a", "b", "c", "d", "e", *["f"] * 12]
+    texts = [[f"text of {'b' if one == 'e' else one}"] * 10 for one in ids]
+    step = [1] * 5 + list(range(1, 13))
+    groups = Groups.from_nested(nested, prompt_id=ids, prompt=texts, step=step)
+    chart = view_of(groups).chart("prompts")
+    assert chart.labels == tuple(name for name, *_ in STATES)
     assert chart.series[0].values == (1, 1, 1, 1, 1, 1)
-    assert chart.lead.startswith("6 prompts, 10 tries each (median); 33% were")
+    assert chart.lead.startswith("6 prompts, 10 tries each (median); 50% are")
 
 
 def test_prompt_states_take_all_visits_together() -> None:

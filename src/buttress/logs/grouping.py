@@ -41,10 +41,12 @@ def grouped(rows: Rows, interned: Mapping[str, Interned], builder: RolloutBuilde
     order, offsets = _arranged(step, identity, rows.get("sample"))
     first = order[offsets[:-1]]
     reward = rows.pop("reward", None)
-    for name in ("group", "prompt_id", "prompt"):
-        rows.pop(name, None)
+    given, text = rows.pop("prompt_id", None), rows.pop("prompt", None)
+    rows.pop("group", None)
     if len(prompt_labels):
         rows["prompt"] = prompt
+    if given is not None and text is not None and text is not prompt:
+        rows["prompt_text"] = text  # tells one prompt under several ids
     in_order = bool((order[1:] > order[:-1]).all())
     for name in list(rows):
         rows[name] = rows[name] if in_order else rows[name][order]

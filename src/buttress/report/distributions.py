@@ -7,28 +7,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from buttress.measures import KINDS, PromptTable, prompt_counts, success_column
+from buttress.measures import KINDS, success_column
 from buttress.report import phrases
 from buttress.report.chart import Chart, Colour, Series, absent, known
 from buttress.report.hostile import safe_name
 from buttress.report.over_steps import KIND_COLOURS, KIND_NAMES
+from buttress.report.prompt_states import STATES, prompt_states
 from buttress.rules import Case, thresholds
 
 EXACT_BINS_UP_TO = 16  # group size up to which every possible success count has a bar of its own
 TENTHS = 10
 BARS = 24
-RARELY, MOSTLY = 0.2, 0.8  # ours
 ADVANTAGE_BINS = 20  # on each side of zero
 ADVANTAGE_QUANTILE = 0.995
-
-STATES: tuple[tuple[str, Colour], ...] = (
-    ("never solved", "wrong"),
-    ("rarely solved", "mixed-soft"),
-    ("learning", "mixed"),
-    ("mostly solved", "mixed-soft"),
-    ("mastered", "correct"),
-    ("not scored", "muted"),
-)
 
 
 def success_chart(case: Case) -> Chart:
@@ -76,12 +67,11 @@ def prompts_chart(case: Case) -> Chart:
     key, title = "prompts", "Prompts by state"
     if not case.groups.has_prompts:
         return absent(key, title, "bars", "The log does not say which prompt a group belongs to.")
-    table = prompt_counts(case.groups)
-    state = prompt_states(table)
+    table, state, _ = prompt_states(case)
     counts = np.bincount(state, minlength=len(STATES))
-    shown = [code for code in range(len(STATES)) if counts[code] or STATES[code][0] != "not scored"]
+    shown = [code for code, one in enumerate(STATES) if counts[code] or one[0] != "not scored"]
     total = len(state)
-    stuck = int(counts[0] + counts[4])
+    stuck = sum(int(counts[code]) for code in shown if STATES[code][2] != "keep")
     return Chart(
         key,
         title,
@@ -101,29 +91,12 @@ def prompts_chart(case: Case) -> Chart:
         x_name="state",
         y_name="prompts",
         lead=f"{phrases.count(total, 'prompt')}, {int(np.median(table.tries)):,} tries each "
-        f"(median); {phrases.percent(stuck, total)} were never or always solved.",
-        note=f"By success rate over the run: rarely solved is below {RARELY}, mostly solved above "
-        f"{MOSTLY}; never solved and mastered are exactly 0 and 1, as far as this log shows.",
+        f"(median); {phrases.percent(stuck, total)} are best held back or dropped for now.",
+        note="Never solved: no success in the whole run. Mastered: nothing but success over the "
+        "latest eight rollouts. Lost: solved over a stretch of the run, no longer at its end. "
+        "Duplicated: the text of a prompt with another id. `buttress prompts` lists them all.",
         colours=tuple(STATES[code][1] for code in shown),
     )
-
-
-def prompt_states(table: PromptTable) -> NDArray[np.int64]:
-    """Return the index into `STATES` of each prompt, by its success rate over the run.
-
-    The lines at 0.2 and 0.8 are ours: beyond them a group of 8 ties more often than one time in
-    six, since ``0.8**8 = 0.17``.
-
-    Examples
-    --------
-    >>> from buttress.groups import Groups
-    >>> groups = Groups.from_nested([[0, 0], [1, 0], [1, 1]], prompt_id=["a", "b", "c"])
-    >>> [STATES[code][0] for code in prompt_states(prompt_counts(groups))]
-    ['never solved', 'learning', 'mastered']
-    """
-    rate = table.rate
-    lines = [table.tries == 0, rate <= 0, rate < RARELY, rate <= MOSTLY, rate < 1]
-    return np.select(lines, [5, 0, 1, 2, 3], 4)
 
 
 def components_chart(case: Case) -> Chart:

@@ -11,23 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from buttress.errors import InputError, UsageError
-from buttress.measures import prompt_counts, wilson_interval
-from buttress.report.distributions import STATES, prompt_states
+from buttress.measures import wilson_interval
 from buttress.report.document import plain, to_json
 from buttress.report.files import target
 from buttress.report.hostile import safe_name
+from buttress.report.prompt_states import STATES, prompt_states
 from buttress.rules import Case
 
 SHOWN = 40
-# What to do with a prompt in each state: keep sampling it, hold it back for later, or drop it.
-ADVICE = {
-    "never solved": "hold",
-    "rarely solved": "keep",
-    "learning": "keep",
-    "mostly solved": "keep",
-    "mastered": "drop",
-    "not scored": "keep",
-}
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 
 
@@ -36,8 +27,7 @@ def prompt_rows(case: Case) -> list[dict[str, Any]]:
 
     `low` and `high` are a 95 % Wilson interval of the success rate.
     """
-    table = prompt_counts(case.groups)
-    states = [STATES[code][0] for code in prompt_states(table)]
+    table, states, originals = prompt_states(case)
     rows = []
     for place in np.argsort(-table.tied / np.maximum(table.groups, 1), kind="stable"):
         tries, successes = int(table.tries[place]), float(table.successes[place])
@@ -52,8 +42,9 @@ def prompt_rows(case: Case) -> list[dict[str, Any]]:
                 "rate": successes / tries if tries else None,
                 "low": low,
                 "high": high,
-                "state": states[place],
-                "advice": ADVICE.get(states[place], "keep"),
+                "state": STATES[states[place]][0],
+                "advice": STATES[states[place]][2],
+                "duplicate_of": str(table.prompt_id[of]) if (of := originals[place]) >= 0 else None,
             }
         )
     return plain(rows)
