@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from tests.helpers import require
 torch = require("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from buttress.lab import evidence, experiments  # noqa: E402  after the skip
-from buttress.lab.credit import Credit, beliefs  # noqa: E402
+from buttress.lab.credit import Credit, beliefs  # noqa: E402  after the skip
 from buttress.lab.decoder import Decoder, Layout, Shape, load, save  # noqa: E402
 from buttress.lab.evaluation import Problems, evaluate, pass_at_k  # noqa: E402
 from buttress.lab.policy_training import Setting, Update, train_policy  # noqa: E402
@@ -155,44 +153,6 @@ def test_controls():
     assert np.linalg.norm(controlled("grpo_norm")) == pytest.approx(norm)
 
 
-def test_an_experiment_resumes_after_a_torn_line(tmp_path, monkeypatch):
-    ran = []
-
-    def fake(arm, run):
-        ran.append(run)
-        return {**run, "pass@1 course": 1.0 - abs(run["lr"] - 2e-4), "pass@1": 0.5}
-
-    class InProcess:
-        def __init__(self, _):
-            pass
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def submit(self, function, *arguments):
-            from concurrent.futures import Future
-
-            done: Future = Future()
-            done.set_result(function(*arguments))
-            return done
-
-    monkeypatch.setattr(experiments, "run_once", fake)
-    monkeypatch.setattr(experiments, "ProcessPoolExecutor", InProcess)
-    small = experiments.EXPERIMENTS["zero-gradient-step"].quick()
-    path = tmp_path / "runs.jsonl"
-    first = experiments.run_experiment(small, path, report=lambda _: None)
-    assert {record["lr"] for record in first} == {2e-4}
-    n_runs = len(ran)
-    text = path.read_text()
-    path.write_text(text[: -len(text.splitlines()[-1]) // 2])
-    again = experiments.run_experiment(small, path, report=lambda _: None)
-    assert 1 <= len(ran) - n_runs <= 2
-    assert json.dumps(again, sort_keys=True) == json.dumps(first, sort_keys=True)
-
-
 @pytest.mark.trl
 def test_tiers_start_where_they_say():
     from buttress.lab.starts import STARTS, problem_sets, starting_point
@@ -210,35 +170,6 @@ def test_tiers_start_where_they_say():
         "pass@4",
         "pass@16",
     }
-
-
-def test_paired_differences_by_hand():
-    found = evidence.paired_test([0.1, 0.3, 0.2])
-    assert found["mean"] == pytest.approx(0.2)
-    # t(0.975, 2) = 4.302653; the standard error is 0.1 / sqrt(3)
-    assert found["high"] - found["mean"] == pytest.approx(4.302653 * 0.1 / 3**0.5, rel=1e-5)
-    assert (found["n"], found["better"]) == (3, 3)
-
-
-def test_the_table_pairs_by_seed(tmp_path):
-    small = experiments.EXPERIMENTS["zero-gradient-step"].quick()
-    fixed = {"lr": 2e-4, "steps": 9, "rollouts": 64, "initial acr": 0.5, "acr": 0.4, "norm": 1.0}
-    records = [
-        {
-            "tier": "acr80",
-            "arm": arm.label,
-            "seed": seed,
-            **fixed,
-            **dict.fromkeys(evidence.MEASURES, 0.5 + 0.1 * seed + 0.05 * place),
-        }
-        for place, arm in enumerate(small.arms)
-        for seed in (2, 0, 1)
-    ]
-    as_json, page = evidence.write_evidence(small, records, tmp_path, command="made by hand")
-    rows = json.loads(as_json.read_text())["rows"]
-    assert rows[1]["pass@1 difference"]["mean"] == pytest.approx(0.05)
-    assert rows[1]["seeds"] == 3
-    assert "+5.0 [+5.0, +5.0]" in page.read_text()
 
 
 def trained(**options):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from json import dumps
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from buttress.cli.options import standard_output
+from buttress.errors import UsageError
 
 lab = App(name="lab", help="The CPU laboratory: does a remedy help? Needs the extra `trl`.")
 
@@ -25,23 +28,54 @@ def lab_list() -> int:
 def lab_run(
     name: str, /, *, out: str = "buttress-lab", quick: bool = False, workers: int | None = None
 ) -> int:
-    """Run an experiment, or what is missing of it, and write its table.
+    """Run an experiment, or what is missing of it, and write its table, figure and conclusion.
 
     Parameters
     ----------
     name
-        A name from `buttress lab list`.
+        A name from `buttress lab list`, or all.
     out
-        Directory of the records and the table. An interrupted run goes on where it stopped.
+        Directory of the records and the evidence. An interrupted run goes on where it stopped.
     quick
         Few seeds and steps: minutes instead of hours; the table then says little.
     workers
         Processes; by default one per core.
     """
-    from buttress.lab.evidence import run_and_write
+    from buttress.lab.experiments import EXPERIMENTS, run_and_write
 
-    for path in run_and_write(name, out, quick=quick, workers=workers):
-        sys.stdout.write(f"{path}\n")
+    if name != "all" and name not in EXPERIMENTS:
+        raise UsageError.unknown("experiment", name, EXPERIMENTS)
+    for one in EXPERIMENTS if name == "all" else (name,):
+        for path in run_and_write(EXPERIMENTS[one], out, quick=quick, workers=workers):
+            sys.stdout.write(f"{path}\n")
+    return 0
+
+
+@lab.command(name="report")
+def lab_report(
+    path: str = "buttress-lab",
+    /,
+    *,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Show what the experiments of a directory found.
+
+    Parameters
+    ----------
+    path
+        Directory that `buttress lab run` wrote, or docs/evidence of the repository.
+    json
+        Print a list of objects with experiment, command, seeds and conclusion.
+    """
+    from pathlib import Path
+
+    from buttress.lab.experiments.evidence import evidence_index, render_index
+
+    found = evidence_index(Path(path))
+    if json:
+        sys.stdout.write(dumps(found, indent=1) + "\n")
+    else:
+        render_index(found, standard_output())
     return 0
 
 

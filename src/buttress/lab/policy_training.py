@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,28 @@ class History:
 
     steps: dict[str, list[float]] = field(default_factory=dict)
     evaluations: list[dict[str, float]] = field(default_factory=list)
+    visits: dict[int, list[float]] = field(default_factory=dict)  # success per visit of a prompt
     seconds: float = 0.0
 
     def record(self, **values: float) -> None:
         """Append one step."""
         for name, value in values.items():
             self.steps.setdefault(name, []).append(float(value))
+
+    def visit(self, prompts: NDArray[np.int64], success: NDArray[np.float64]) -> None:
+        """Append the success rates of the groups of a step."""
+        for prompt, rate in zip(prompts.tolist(), success.tolist(), strict=True):
+            self.visits.setdefault(prompt, []).append(rate)
+
+    def forgotten(self) -> float:
+        """Return the share of failures on the visit after a prompt was wholly solved; or NaN."""
+        after = [
+            1.0 - now
+            for rates in self.visits.values()
+            for before, now in pairwise(rates)
+            if before == 1.0
+        ]
+        return float(np.mean(after)) if after else float("nan")
 
     def look(
         self, step: int, decoder: Decoder, held_out: Problems, *, seed: int, tries: int
@@ -139,6 +156,7 @@ def train_policy(
             entropy=entropy.mean(-1).view(len(chosen), -1).numpy(),
             correct=correct,
         )
+        history.visit(chosen, correct.mean(1))
         tied = GroupSummary.of(groups).tied
         batch = problems.select(chosen)
         advantages = credit.advantages(groups, tied, batch, rollouts, logp, entropy)

@@ -71,7 +71,11 @@ class Experiment:
     measures
         The measures of the table.
     probe
-        What is measured besides the runs: ``probe(quick) -> rows``; added to the table.
+        What is measured besides the runs: ``probe(quick) -> rows``; added to the evidence.
+    analyse
+        What records and probe say, where the comparison of arms does not: a conclusion.
+    figure
+        A figure of its own: ``figure(records, probed)`` returns one of matplotlib's.
     """
 
     name: str
@@ -86,6 +90,8 @@ class Experiment:
     measures: tuple[str, ...] = ("pass@1", "pass@1 course", "greedy", "pass@16", "entropy")
     axis: str | None = None
     probe: Callable[[bool], Sequence[Record]] | None = None
+    analyse: Callable[[Sequence[Record], Sequence[Record]], str] | None = None
+    figure: Callable[[Sequence[Record], Sequence[Record]], Any] | None = None
     quick_seeds: int = 3
     quick_steps: int = 100
 

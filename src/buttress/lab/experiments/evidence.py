@@ -1,4 +1,4 @@
-"""From the records of an experiment to a table that can be quoted: means, paired differences."""
+"""Writes what an experiment found: NAME.json, NAME.md, NAME.svg, with the command behind them."""
 
 from __future__ import annotations
 
@@ -6,87 +6,41 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from math import nan, sqrt
+from math import isfinite
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from buttress.errors import MissingExtraError, UsageError
-from buttress.lab.experiments import EXPERIMENTS, Experiment, Record, run_experiment
+from buttress.lab.experiments.design import Experiment, Record
+from buttress.lab.experiments.figures import draw
+from buttress.lab.experiments.tables import conclude, summarise
 
-MEASURES = ("pass@1", "pass@1 course", "greedy", "pass@16", "entropy")
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def run_and_write(
-    name: str, out: str | Path, *, quick: bool = False, workers: int | None = None
-) -> tuple[Path, Path]:
-    """Run an experiment into a directory and write its table; return the table's paths."""
-    if name not in EXPERIMENTS:
-        raise UsageError.unknown("experiment", name, EXPERIMENTS)
+    experiment: Experiment,
+    out: str | Path,
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    report: Any = None,
+) -> list[Path]:
+    """Run an experiment into a directory and write its evidence; return the paths."""
     if find_spec("torch") is None or find_spec("transformers") is None:
         raise MissingExtraError.of("the laboratory", "trl")
-    experiment = EXPERIMENTS[name].quick() if quick else EXPERIMENTS[name]
-    kind = "quick" if quick else "full"
-    records = run_experiment(
-        experiment,
-        Path(out) / f"{name}-{kind}.jsonl",
-        workers=workers,
-        report=lambda line: sys.stderr.write(f"{line}\n"),
-    )
-    command = f"buttress lab run {name}" + (" --quick" if quick else "")
-    return write_evidence(experiment, records, Path(out), command=command)
+    from buttress.lab.experiments.runner import run_experiment
 
-
-def summarise(experiment: Experiment, records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return one row per tier and arm, with differences to the first arm paired by seed.
-
-    Each measure has its mean over the seeds; each difference its mean, a 95 % t interval and the
-    p value of the paired t test. Nothing is corrected for the number of comparisons.
-    """
-    cells: dict[tuple[str, str], dict[int, Record]] = {}
-    for record in records:
-        cells.setdefault((record["tier"], record["arm"]), {})[record["seed"]] = record
-    baseline = experiment.arms[0].label
-    rows = []
-    for tier in experiment.tiers:
-        for arm in experiment.arms:
-            own, base = cells.get((tier, arm.label), {}), cells.get((tier, baseline), {})
-            if not own:
-                continue
-            paired = sorted(own.keys() & base.keys())
-            row: dict[str, Any] = {
-                "tier": tier,
-                "arm": arm.label,
-                "seeds": len(own),
-                "lr": next(iter(own.values()))["lr"],
-                "rollouts": float(np.mean([one["rollouts"] for one in own.values()])),
-                "initial acr": float(np.mean([one["initial acr"] for one in own.values()])),
-                "acr": float(np.mean([one["acr"] for one in own.values()])),
-                "norm": float(np.mean([one["norm"] for one in own.values()])),
-            }
-            for name in MEASURES:
-                row[name] = float(np.mean([one[name] for one in own.values()]))
-                if arm.label != baseline:
-                    apart = [own[seed][name] - base[seed][name] for seed in paired]
-                    row[f"{name} difference"] = paired_test(apart)
-            rows.append(row)
-    return rows
-
-
-def paired_test(apart: Sequence[float]) -> dict[str, float]:
-    """Return mean, 95 % interval, p value, number of pairs and of pairs above zero."""
-    from scipy.stats import t
-
-    n = len(apart)
-    if n < 2:
-        mean = float(np.mean(apart)) if n else nan
-        return {"mean": mean, "low": nan, "high": nan, "p": nan, "n": n, "better": nan}
-    mean, error = float(np.mean(apart)), float(np.std(apart, ddof=1)) / sqrt(n)
-    half = float(t.ppf(0.975, n - 1)) * error
-    p = float(2 * t.sf(abs(mean) / error, n - 1)) if error else float(mean == 0)
-    better = int(sum(one > 0 for one in apart))
-    return {"mean": mean, "low": mean - half, "high": mean + half, "p": p, "n": n, "better": better}
+    sized = experiment.quick() if quick else experiment
+    records: list[Record] = []
+    if sized.arms:
+        path = Path(out) / f"{experiment.name}-{'quick' if quick else 'full'}.jsonl"
+        report = report or (lambda line: sys.stderr.write(f"{line}\n"))
+        records = run_experiment(sized, path, workers=workers, report=report)
+    probed = list(sized.probe(quick)) if sized.probe else []
+    command = f"buttress lab run {experiment.name}" + (" --quick" if quick else "")
+    return write_evidence(sized, records, Path(out), command=command, probed=probed)
 
 
 def write_evidence(
@@ -95,56 +49,157 @@ def write_evidence(
     folder: Path,
     *,
     command: str,
-    conclusion: str = "",
-) -> tuple[Path, Path]:
-    """Write NAME.json and NAME.md into a folder and return their paths."""
+    probed: Sequence[Record] = (),
+) -> list[Path]:
+    """Write NAME.json, NAME.md and NAME.svg into a folder and return their paths.
+
+    The conclusion is the probe's own where there is one, then what the primary measure says.
+    """
     rows = summarise(experiment, records)
+    found = experiment.analyse(records, probed) if experiment.analyse else ""
+    conclusion = " ".join(part for part in (found, conclude(experiment, rows)) if part)
     folder.mkdir(parents=True, exist_ok=True)
-    found = {
+    evidence = {
         "experiment": experiment.name,
         "question": experiment.question,
         "command": command,
-        "steps": experiment.steps,
         "seeds": sorted({record["seed"] for record in records}),
-        "rows": rows,
+        "steps": experiment.steps,
+        "rows": [*rows, *probed],
         "conclusion": conclusion,
     }
-    as_json = folder / f"{experiment.name}.json"
-    as_json.write_text(json.dumps(found, indent=1, allow_nan=True).replace("NaN", "null") + "\n")
-    as_page = folder / f"{experiment.name}.md"
-    as_page.write_text("\n".join(_page(experiment, rows, command, conclusion)) + "\n")
-    return as_json, as_page
+    paths = [folder / f"{experiment.name}.{end}" for end in ("json", "md", "svg")]
+    paths[0].write_text(json.dumps(_known(evidence), indent=1) + "\n")
+    drawn = draw(experiment, rows, records, probed, paths[2])
+    page = _page(experiment, rows, probed, command, conclusion, picture=drawn)
+    paths[1].write_text("\n".join(page) + "\n")
+    return paths if drawn else paths[:2]
+
+
+def evidence_index(folder: Path) -> list[dict[str, Any]]:
+    """Return what is written in a folder, one entry per experiment, sorted by name.
+
+    Raises `UsageError` where a file is no evidence.
+    """
+    found = []
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such directory; `buttress lab run NAME` makes one")
+    for path in sorted(folder.glob("*.json")):
+        try:
+            entry = json.loads(path.read_text())
+            found.append({name: entry[name] for name in ("experiment", "command", "conclusion")})
+            found[-1]["seeds"] = len(entry["seeds"])
+        except (ValueError, KeyError, TypeError) as fault:
+            raise UsageError(f"{path}: not the evidence of an experiment ({fault!r})") from None
+    return found
+
+
+def render_index(entries: Sequence[dict[str, Any]], console: Console) -> None:
+    """Print one paragraph per experiment."""
+    if not entries:
+        console.print("no evidence here yet; `buttress lab run NAME` writes some", markup=False)
+    for entry in entries:
+        console.print(f"[bold]{entry['experiment']}[/bold] ({entry['seeds']} seeds)")
+        console.print(f"{entry['conclusion'] or 'no conclusion'}", markup=False, highlight=False)
+        console.print(f"made by {entry['command']}\n", style="dim", markup=False, highlight=False)
 
 
 def _page(
-    experiment: Experiment, rows: list[dict[str, Any]], command: str, conclusion: str
+    experiment: Experiment,
+    rows: Sequence[Record],
+    probed: Sequence[Record],
+    command: str,
+    conclusion: str,
+    *,
+    picture: bool,
 ) -> list[str]:
     lines = [f"# {experiment.name}", "", experiment.question, "", f"Made by `{command}`.", ""]
     if conclusion:
         lines += [conclusion, ""]
-    baseline = experiment.arms[0].label
-    lines += [
-        f"Differences to {baseline} in points, paired by seed, with 95 % intervals and the p value "
-        "of a paired t test, not corrected for the number of comparisons. pass@1 course: mean over "
-        "the evaluations of the run. The learning rate is the best of "
-        f"{', '.join(f'{rate:g}' for rate in experiment.rates)} for each cell on other seeds.",
-        "",
-        "| start | arm | n | lr | pass@1 | difference | course | difference | pass@16 | entropy |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        lines.append(
-            f"| {row['tier']} (ACR {row['initial acr']:.2f}) | {row['arm']} | {row['seeds']} "
-            f"| {row['lr']:g} | {100 * row['pass@1']:.1f} | {_points(row, 'pass@1')} "
-            f"| {100 * row['pass@1 course']:.1f} | {_points(row, 'pass@1 course')} "
-            f"| {100 * row['pass@16']:.1f} | {row['entropy']:.3f} |"
-        )
+    if picture:
+        lines += [f"![{experiment.question}]({experiment.name}.svg)", ""]
+    if len(experiment.arms) > 1:
+        lines += [_how(experiment), "", *_table(experiment, rows), ""]
+    if probed:
+        lines += _plain_table(probed)
+    while lines and not lines[-1]:
+        lines.pop()
     return lines
 
 
-def _points(row: dict[str, Any], name: str) -> str:
-    found = row.get(f"{name} difference")
-    if found is None:
+def _how(experiment: Experiment) -> str:
+    rates = sorted({rate for one in experiment.conditions for rate in experiment.grid(one)})
+    tuned = (
+        f"The learning rate is the best of {', '.join(f'{rate:g}' for rate in rates)} for each "
+        "arm and condition on other seeds; controls take the rate of what they control. "
+        if len(rates) > 1
+        else f"Learning rate {rates[0]:g} for all. "
+    )
+    return (
+        f"In percent; differences to {experiment.arms[0].label} in points, paired by seed, with "
+        "95 % intervals and the p value of a paired t test, not corrected for the number of "
+        f"comparisons. {tuned}Every arm spends the same rollouts; pass@1 course is the mean over "
+        "the evaluations of a run. ACR is that of the groups drawn, before any remedy; in "
+        "brackets, the share of groups without advantages after it."
+    )
+
+
+def _table(experiment: Experiment, rows: Sequence[Record]) -> list[str]:
+    names = experiment.measures
+    head = ["condition", "arm", "n", "lr", "ACR (after)"]
+    for name in names:
+        head += [name, "difference"] if name in _COMPARED else [name]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = [row["condition"], row["arm"], str(row["seeds"]), f"{row['lr']:g}"]
+        cells.append(f"{row['acr']:.2f} ({row['acr after']:.2f})")
+        for name in names:
+            cells.append(_value(name, row[name]))
+            if name in _COMPARED:
+                cells.append(_difference(row.get(f"{name} difference")))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+_COMPARED = ("pass@1", "pass@1 course", "greedy", "pass@16", "pass@256", "forgotten")
+_COUNTS = ("updates", "rollouts")
+
+
+def _value(name: str, value: float) -> str:
+    if not isfinite(value):
+        return "–"
+    if name in _COUNTS:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if name == "entropy" else f"{100 * value:.1f}"
+
+
+def _difference(found: dict[str, float] | None) -> str:
+    if found is None or not isfinite(found["low"]):
         return ""
-    low, high = 100 * found["low"], 100 * found["high"]
-    return f"{100 * found['mean']:+.1f} [{low:+.1f}, {high:+.1f}] p={found['p']:.2g}"
+    mean, low, high = (100 * found[name] for name in ("mean", "low", "high"))
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] p={found['p']:.2g}"
+
+
+def _plain_table(rows: Sequence[Record]) -> list[str]:
+    lines: list[str] = []
+    last: list[str] = []
+    for row in rows:
+        names = list(row)
+        if names != last:
+            lines += ["", f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+            last = names
+        lines.append(f"| {' | '.join(map(_short, row.values()))} |")
+    return lines[1:]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _known(value: Any) -> Any:
+    """Return a value with everything unknown as None, which JSON calls null."""
+    if isinstance(value, dict):
+        return {name: _known(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

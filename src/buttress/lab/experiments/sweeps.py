@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from buttress.lab.experiments import forecast
 from buttress.lab.experiments.design import TIERS, Arm, Condition, Experiment
 from buttress.lab.experiments.remedies import AVSPO, GRPO, POSTERIOR
 
@@ -77,4 +78,6 @@ ACR_FORECAST = Experiment(
     primary="greedy",
     quick_steps=40,
     quick_seeds=1,
+    analyse=forecast.analyse,
+    figure=forecast.figure,
 )
