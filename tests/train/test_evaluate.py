@@ -206,12 +206,10 @@ def test_benchmarks_without_a_network_say_what_to_fetch(name, monkeypatch, capsy
 
 
 def test_a_benchmark_from_a_file_keeps_its_way_of_asking(tmp_path, monkeypatch, capsys):
-    """MMLU-Pro's columns in a data set of our own: options lettered, the letter judged."""
-    from buttress.train import data_sources as loading
-
+    """Options lettered under the question, and the letter judged."""
     rows = [{"question": "2+2?", "options": ["3", "4"], "answer": "B"}] * 2
-    table = loading.Table(rows, ["row 0", "row 1"], ("question", "options", "answer"))
-    monkeypatch.setattr(loading, "_from_hub", lambda name, **options: table)
+    path = tmp_path / "mmlu.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = []
 
     class Fake:
@@ -225,7 +223,8 @@ def test_a_benchmark_from_a_file_keeps_its_way_of_asking(tmp_path, monkeypatch, 
             return [[Completion(text, 5, False)] * n for text in texts]
 
     monkeypatch.setattr("buttress.train.outcomes.sampler_for", lambda *args, **options: Fake())
-    found = evaluated(capsys, "evaluate", "mmlu-pro", "--model", "latent-skill", "--samples", "0")
+    given = ["evaluate", "mmlu-pro", "--at", path, "--model", "latent-skill", "--samples", "0"]
+    found = evaluated(capsys, *given)
     assert found["models"][0]["measures"]["greedy"]["value"] == 0.5
     assert asked[0].startswith("2+2?\nA. 3\nB. 4\n")
 

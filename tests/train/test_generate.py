@@ -111,11 +111,11 @@ def test_a_stop_text_ends_a_completion_before_it():
     assert other.text == "654321"
 
 
-def test_a_prompt_beyond_the_context_is_an_error(greedy):
-    with pytest.raises(UsageError, match="fills the model's context of 64"):
-        greedy.sample(["1" * 64], 1, 0)
-    [[one]] = greedy.sample(["1" * 62], 1, 0)
-    assert one.length <= 2
+def test_a_prompt_beyond_the_context_has_no_completions(greedy):
+    full, nearly, usual = greedy.sample(["1" * 64, "1" * 62, PROMPTS[0]], 1, 0)
+    assert full == []
+    assert nearly[0].length <= 2
+    assert usual[0].length <= 2
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,16 @@ def test_vllm_is_asked_for_the_same(monkeypatch):
         def __init__(self, **settings):
             asked["model"] = settings
 
+        llm_engine = SimpleNamespace(model_config=SimpleNamespace(max_model_len=5))
+
         def get_tokenizer(self):
-            return SimpleNamespace(bos_token="<s>")
+            class Letters:
+                bos_token = "<s>"
+
+                def __call__(self, text):
+                    return {"input_ids": list(text)}
+
+            return Letters()
 
         def generate(self, prompts, params, use_tqdm):
             asked["prompts"], asked["params"] = prompts, params
@@ -164,8 +172,9 @@ def test_vllm_is_asked_for_the_same(monkeypatch):
     fake.LLM, fake.SamplingParams = LLM, lambda **settings: SimpleNamespace(**settings)
     monkeypatch.setitem(sys.modules, "vllm", fake)
     made = sampler_for("latent-skill", Sampling(0.7, 0.9, 5, 12, ("x",)), engine="vllm")
-    found = made.sample(["<s>a", "b"], 3, 1)
-    assert found == [[Completion("4", 2, True)] * 3] * 2
+    found = made.sample(["<s>a", "too long", "b"], 3, 1)
+    three = [Completion("4", 2, True)] * 3
+    assert found == [three, [], three]
     assert asked["prompts"] == ["a", "b"]
     assert asked["model"]["model"] == str(CHECKPOINT)
     first, second = asked["params"]

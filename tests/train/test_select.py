@@ -225,6 +225,19 @@ def test_what_cannot_be_judged_has_no_level_and_is_said(tmp_path, monkeypatch, c
     assert (unknown["tries"], unknown["unscored"]) == (0, 8)
 
 
+def test_a_prompt_that_fills_the_context_costs_itself_alone(tmp_path, capsys):
+    rows = digits.rows(3)
+    rows[1] = rows[1] | {"problem": "1" * 70}
+    path = tmp_path / "digits.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert call(*arguments(path, tmp_path / "out", "--batch", "64")) == 0
+    said = "8 of 24 completions have no score: 8 their prompt fills the model's context"
+    assert said in capsys.readouterr().err
+    found = read(tmp_path / "out" / "levels.jsonl")
+    assert [row["tries"] for row in found] == [8, 0, 8]
+    assert [row["level"] is None for row in found] == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -54,13 +54,21 @@ class DataOptions:
     limit: Annotated[int | None, Parameter(group=DATA)] = None
 
     def problems(
-        self, name: str, known: Benchmark | None = None, *, needs_answer: bool = True
+        self,
+        name: str,
+        known: Benchmark | None = None,
+        *,
+        at: str | None = None,
+        needs_answer: bool = True,
     ) -> Problems:
-        """Read a data set; what the user did not say comes from a known benchmark."""
+        """Read a data set; what the user did not say comes from a known benchmark.
+
+        `at` is where the data of the benchmark are, if not on the hub.
+        """
         from buttress.train.data import load_problems
 
         return load_problems(
-            known.path if known else name,
+            at or (known.path if known else name),
             prompt=self.prompt or (known.prompt if known else None),
             answer=self.answer or (known.answer if known else None),
             choices=self.choices or (known.choices if known else None),

@@ -92,6 +92,7 @@ def evaluate(
     against: str | None = None,
     n: Annotated[int, Parameter(name=["--samples", "--n"])] = 8,
     k: str | None = None,
+    at: str | None = None,
     harness: Literal["buttress", "lighteval"] = "buttress",
     out: Annotated[str | None, Parameter(group=OUTPUT)] = None,
     json: Annotated[bool, Parameter(negative="", group=OUTPUT)] = False,
@@ -116,6 +117,8 @@ def evaluate(
         torchrun, which has options that begin with n, write --samples.
     k
         Of pass@k, comma-separated; by default 1,2,4,... up to n and 256.
+    at
+        File or folder with the data of a benchmark, where the hub is out of reach.
     harness
         lighteval runs a benchmark's task of that package (extra `evaluate`): its prompts, its
         metrics, our intervals.
@@ -140,7 +143,7 @@ def evaluate(
     else:
         found = evaluate_models(
             [how.plan(one, n, known) for one in models],
-            source.problems(data, known, needs_answer=how.needs_answer),
+            source.problems(data, known, at=at, needs_answer=how.needs_answer),
             None if out is None else Path(out),
             ks=None if k is None else _numbers("k", k, int),
             threshold=how.threshold,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from buttress.errors import UsageError
 from buttress.train.models import load_model, load_tokenizer
 from buttress.train.sampling import Completion, Sampling, derived_seed
 
@@ -29,29 +28,30 @@ class TransformersSampler:
         self._sampling = sampling
         self._batch = batch_size
         self._ends = _end_tokens(self._model, self.tokenizer)
+        self._context = getattr(self._model.config, "max_position_embeddings", None)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int) -> list[list[Completion]]:
-        """Return n completions of each prompt, computed `batch_size` at a time."""
+        """Return n completions of each prompt, computed `batch_size` at a time.
+
+        A prompt that fills the model's context has none.
+        """
         found: list[list[Completion]] = [[] for _ in prompts]
+        fitting = [at for at, prompt in enumerate(prompts) if self._fits(prompt)]
         per_call = max(1, self._batch // n)
-        for start in range(0, len(prompts), per_call):
-            some = prompts[start : start + per_call]
+        for start in range(0, len(fitting), per_call):
+            some = fitting[start : start + per_call]
             for done in range(0, n, self._batch):
                 count = min(self._batch, n - done)
-                drawn = self._draw(some, count, derived_seed(seed, start, done))
-                for at, completions in enumerate(drawn):
-                    found[start + at] += completions
+                seeded = derived_seed(seed, start, done)
+                drawn = self._draw([prompts[at] for at in some], count, seeded)
+                for at, completions in zip(some, drawn, strict=True):
+                    found[at] += completions
         return found
 
     def _draw(self, prompts: Sequence[str], n: int, seed: int) -> list[list[Completion]]:
         import torch
 
-        # a chat template writes the begin token itself
-        begin = self.tokenizer.bos_token
-        special = not (begin and all(prompt.startswith(begin) for prompt in prompts))
-        inputs = self.tokenizer(
-            list(prompts), return_tensors="pt", padding=True, add_special_tokens=special
-        ).to(self._model.device)
+        inputs = self._tokens(prompts, return_tensors="pt", padding=True).to(self._model.device)
         inputs.pop("token_type_ids", None)
         width = inputs["input_ids"].shape[1]
         devices = [self._model.device] if self._model.device.type == "cuda" else []
@@ -65,17 +65,19 @@ class TransformersSampler:
         made = [self._completion(row) for row in rows[:, width:].tolist()]
         return [made[at : at + n] for at in range(0, len(made), n)]
 
+    def _tokens(self, prompts: Sequence[str], **how: Any) -> Any:
+        # a chat template writes the begin token itself
+        begin = self.tokenizer.bos_token
+        special = not (begin and all(prompt.startswith(begin) for prompt in prompts))
+        return self.tokenizer(list(prompts), add_special_tokens=special, **how)
+
+    def _fits(self, prompt: str) -> bool:
+        return self._context is None or len(self._tokens([prompt])["input_ids"][0]) < self._context
+
     def _room(self, width: int) -> int:
-        """Return the cap on new tokens; raises where the prompts fill the context already."""
-        context = getattr(self._model.config, "max_position_embeddings", None)
-        if context is None:
-            return self._sampling.max_tokens
-        if width >= context:
-            raise UsageError(
-                f"a prompt of {width} tokens fills the model's context of {context}; leave such "
-                "problems out of the data set, or take a model with a longer context"
-            )
-        return min(self._sampling.max_tokens, context - width)
+        """Return the cap on new tokens of prompts of a width."""
+        most = self._sampling.max_tokens
+        return most if self._context is None else min(most, self._context - width)
 
     def _config(self, n: int, room: int) -> Any:
         from transformers import GenerationConfig

@@ -30,15 +30,18 @@ class VllmSampler:
             model=place.name, revision=revision, dtype=dtype, generation_config="vllm", seed=0
         )
         self.tokenizer = self._llm.get_tokenizer()
+        self._context = self._llm.llm_engine.model_config.max_model_len
 
     def sample(self, prompts: Sequence[str], n: int, seed: int) -> list[list[Completion]]:
-        """Return n completions of each prompt."""
+        """Return n completions of each prompt; none of one that fills the model's context."""
         from vllm import SamplingParams
 
         how = self._sampling
+        # vLLM writes the begin token itself
         begin = getattr(self.tokenizer, "bos_token", None)
         texts = [one.removeprefix(begin) if begin else one for one in prompts]
-        # one request and seed per completion of a prompt: its neighbours do not matter then
+        fitting = [at for at, text in enumerate(texts) if self._fits(text)]
+        # one request and seed per prompt: its neighbours do not matter then
         wanted = [
             SamplingParams(
                 n=n,
@@ -49,13 +52,16 @@ class VllmSampler:
                 stop=list(how.stop) or None,
                 seed=derived_seed(seed, at) % 2**31,
             )
-            for at in range(len(texts))
+            for at in fitting
         ]
-        found = self._llm.generate(texts, wanted, use_tqdm=False)
-        return [
-            [
+        answers = self._llm.generate([texts[at] for at in fitting], wanted, use_tqdm=False)
+        found: list[list[Completion]] = [[] for _ in prompts]
+        for at, answer in zip(fitting, answers, strict=True):
+            found[at] = [
                 Completion(one.text, len(one.token_ids), one.finish_reason == "length")
                 for one in answer.outputs
             ]
-            for answer in found
-        ]
+        return found
+
+    def _fits(self, text: str) -> bool:
+        return len(self.tokenizer(text)["input_ids"]) < self._context

@@ -57,7 +57,7 @@ def data_missing(name: str, reason: object) -> InputError:
     return InputError(
         f"cannot load the data set {name}: {_why(reason)}. On a machine with a network run "
         f"`hf download {name} --repo-type dataset --local-dir {folder}`, copy the folder to this "
-        f"machine and name it, or one file in it: --data {folder}"
+        f"machine and name it, or one file in it: --data {folder} (a benchmark: --at {folder})"
     )
 
 

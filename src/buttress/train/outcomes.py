@@ -22,6 +22,7 @@ from buttress.train.store import Outcome, Store
 from buttress.train.verify import Verdict, Verifier, said
 
 BATCH = {"transformers": 64, "vllm": 4096}  # completions
+TOO_LONG = "their prompt fills the model's context"
 HOPELESS = 32, 8  # completions and problems without one score after which a judge is given up
 
 
@@ -175,13 +176,13 @@ def _batch(
     texts = [plan.asking.text(prompt, tokenizer) for prompt in prompts]
     drawn = sampler.sample(texts, plan.n, seed)
     asked = [{**row, "prompt": prompt} for row, prompt in zip(rows, prompts, strict=True)]
-    verdicts = verifier(
-        [one.text for completions in drawn for one in completions],
-        [row for row in asked for _ in range(plan.n)],
-    )
+    answered = [(row, one.text) for row, some in zip(asked, drawn, strict=True) for one in some]
+    verdicts = iter(verifier([text for _, text in answered], [row for row, _ in answered]))
     return [
-        _outcome(completions, verdicts[at * plan.n : (at + 1) * plan.n], plan.keep_texts)
-        for at, completions in enumerate(drawn)
+        _outcome(some, [next(verdicts) for _ in some], plan.keep_texts)
+        if some
+        else Outcome(-1, [None] * plan.n, [0] * plan.n, faults={TOO_LONG: plan.n})
+        for some in drawn
     ]
 
 

@@ -67,7 +67,7 @@ class Sampler(Protocol):
     tokenizer: Any
 
     def sample(self, prompts: Sequence[str], n: int, seed: int) -> list[list[Completion]]:
-        """Return n completions of each prompt."""
+        """Return n completions of each prompt; none of one that fills the model's context."""
         ...
 
 
