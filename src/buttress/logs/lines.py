@@ -14,6 +14,7 @@ from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 
 LINE_LIMIT = 64 << 20
+SLICE = 64 << 10  # bytes that stay in the cache while they are looked at several times
 WINDOWS = (4 << 10, 64 << 10)  # in which lines are looked for
 
 
@@ -152,11 +153,14 @@ def valid_utf8(data: bytes | memoryview) -> bool:
     (True, False)
     """
     octets = np.frombuffer(data, dtype=np.uint8)
-    if octets.max(initial=0) < 0x80:
+    highest = octets.max(initial=0)
+    if highest < 0x80:
         return True
-    high = np.flatnonzero(octets.view(np.int8) < 0)
-    if len(octets) > 1000 and len(high) * 8 < len(octets):
-        return _valid_high(octets[high], high)
+    if len(octets) > 1000 and octets[:3].max() < 0x80 > octets[-3:].max():
+        starts = range(0, len(octets) - 3, SLICE)
+        return bool(highest <= 0xF4) and all(
+            map(_followed, (octets[at : at + SLICE + 3] for at in starts))
+        )
     try:
         str(data, "utf-8")
     except UnicodeDecodeError:
@@ -164,12 +168,9 @@ def valid_utf8(data: bytes | memoryview) -> bool:
     return True
 
 
-def _valid_high(octets: NDArray[np.uint8], place: NDArray[np.intp]) -> bool:
-    """Return whether each lead byte is followed by as many continuation bytes as it announces."""
-    lead = octets >= 0xC0
-    follow = np.where(octets >= 0xE0, np.where(octets >= 0xF0, 3, 2), 1)[lead]
-    starts = np.flatnonzero(lead)
-    sizes = np.diff(np.append(starts, len(octets)))
-    if not lead[0] or (octets > 0xF4).any() or not np.array_equal(sizes, follow + 1):
-        return False
-    return bool((place[starts + follow] - place[starts] == follow).all())
+def _followed(octets: NDArray[np.uint8]) -> bool:
+    """Return whether continuation bytes stand where lead bytes announce them, the first 3 aside."""
+    wanted = octets[2:-1] >= 0xC0
+    wanted |= octets[1:-2] >= 0xE0
+    wanted |= octets[:-3] >= 0xF0
+    return np.array_equal(wanted, octets[3:].view(np.int8) < -64)
