@@ -7,7 +7,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit verl swift bench wheel clean
+.PHONY: help demo test lint types imports unit docs verl swift bench wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -15,7 +15,7 @@ help: ## show this list
 demo: .venv/ready ## train small, diagnose, write a report (one to three minutes after the installation)
 	$(BIN)/buttress demo
 
-test: lint types imports unit wheel ## everything that CI checks
+test: lint types imports unit docs wheel ## everything that CI checks
 
 lint: .venv/ready ## formatting and lint
 	$(BIN)/ruff format --check .
@@ -29,6 +29,9 @@ imports: .venv/ready ## imports go one way
 
 unit: .venv/ready ## all tests
 	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl --ignore=tests/hooks_swift
+
+docs: .venv/ready ## the documentation, warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 
 verl: .venv-verl/ready ## the verl plugin, in an environment of its own (verl and TRL pin different transformers)
 	RAY_AUTH_MODE=disabled .venv-verl/bin/python -m pytest -p no:cacheprovider tests/hooks_verl
