@@ -23,10 +23,12 @@ torch.set_num_threads(1)
 N, P, G, A, V = 3, 5, 4, 6, 11
 
 
-@pytest.fixture(params=[False, True], ids=["llama", "qwen2"])
+@pytest.fixture(params=["llama", "qwen2", "grouped"])
 def decoder(request):
     torch.manual_seed(1)
-    model = Decoder(Shape(V, width=32, heads=4, inner=48, qkv_bias=request.param))
+    kv_heads = 2 if request.param == "grouped" else None
+    bias = request.param == "qwen2"
+    model = Decoder(Shape(V, width=32, heads=4, inner=48, kv_heads=kv_heads, qkv_bias=bias))
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return model
@@ -97,6 +99,28 @@ def test_pass_at_k_by_enumeration(n, c, k):
     draws = list(itertools.combinations(range(n), k))
     hit = sum(any(one < c for one in draw) for draw in draws) / len(draws)
     assert pass_at_k([c], n, k)[0] == pytest.approx(hit)
+
+
+def test_an_answer_counts_up_to_its_end():
+    problems = Problems(torch.zeros(1, 1), torch.tensor([[5, 9, 0]]), end=9)
+    sampled = torch.tensor([[[5, 9, 7], [5, 9, 9], [5, 7, 9], [9, 9, 0]]])
+    assert problems.right(sampled).tolist() == [[True, True, False, False]]
+    written = [[True, True, False], [True, True, False], [True] * 3, [True, False, False]]
+    assert problems.written(sampled)[0].tolist() == written
+
+
+def test_what_stands_behind_the_end_is_not_trained_on(decoder):
+    prompt, _, _ = a_row()
+    drawn = sample(decoder, prompt, G, A, generator=torch.Generator().manual_seed(0))
+    logp, _ = token_logps(decoder, drawn, P)
+    written = Problems(prompt, drawn.answer[:, 0], end=3).written(drawn.answer).flatten(0, 1)
+    assert not written.all()
+    logp.retain_grad()
+    none = np.zeros(N, dtype=bool)
+    update = Update(drawn, logp, torch.ones(N * G), written, none, none)
+    update.loss(decoder, Setting(), P).backward()
+    assert (logp.grad[~written] == 0).all()
+    assert (logp.grad[written] != 0).all()
 
 
 def toy(n=16):
@@ -244,7 +268,7 @@ def test_shares_of_a_batch_have_the_gradient_of_the_whole(decoder):
 
     def gradient(logp, n):
         decoder.zero_grad()
-        update = Update(drawn, logp, advantages, tied, tied)
+        update = Update(drawn, logp, advantages, torch.ones_like(logp), tied, tied)
         for share in update.shares(n):
             (share.loss(decoder, Setting(), P) / n).backward()
         return torch.cat([weight.grad.flatten() for weight in decoder.parameters()])

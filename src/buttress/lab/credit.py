@@ -80,7 +80,7 @@ class Credit:
         self, batch: Problems, rollouts: Rollouts, logp: Tensor, entropy: Tensor
     ) -> TokenColumns:
         given: dict[str, Any] = {
-            "mask": np.ones(logp.shape),
+            "mask": batch.written(rollouts.answer).flatten(0, 1).numpy(),
             "entropy": entropy.double().numpy(),
             "logp": logp.detach().double().numpy(),
         }

@@ -28,6 +28,7 @@ class Shape:
     layers: int = 2
     heads: int = 4
     inner: int = 256
+    kv_heads: int | None = None  # None for as many as heads
     rope_theta: float = 10_000.0
     eps: float = 1e-6
     qkv_bias: bool = False
@@ -36,6 +37,11 @@ class Shape:
     def head_width(self) -> int:
         """Channels per attention head."""
         return self.width // self.heads
+
+    @property
+    def key_width(self) -> int:
+        """Channels of all keys, and of all values."""
+        return (self.kv_heads or self.heads) * self.head_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Layer(nn.Module):
         self.shape = shape
         self.norm1 = nn.Parameter(torch.ones(shape.width))
         self.norm2 = nn.Parameter(torch.ones(shape.width))
-        self.qkv = nn.Linear(shape.width, 3 * shape.width, bias=shape.qkv_bias)
+        self.qkv = nn.Linear(shape.width, shape.width + 2 * shape.key_width, bias=shape.qkv_bias)
         self.out = nn.Linear(shape.width, shape.width, bias=False)
         self.gate_up = nn.Linear(shape.width, 2 * shape.inner, bias=False)
         self.down = nn.Linear(shape.inner, shape.width, bias=False)
@@ -82,16 +88,19 @@ class Layer(nn.Module):
         rows, tokens, width = x.shape
         shape = self.shape
         qkv = self.qkv(functional.rms_norm(x, (width,), self.norm1, shape.eps))
-        qk, v = qkv.split([2 * width, width], dim=-1)
+        qk, v = qkv.split([width + shape.key_width, shape.key_width], dim=-1)
         # channels stand in pairs (see `_interleaved`), so that a rotation is one complex product
-        qk = torch.view_as_complex(qk.reshape(rows, tokens, 2 * shape.heads, -1, 2)) * turn
-        q, k = torch.view_as_real(qk).flatten(3).transpose(1, 2).chunk(2, dim=1)
-        v = v.view(rows, tokens, shape.heads, shape.head_width).transpose(1, 2)
+        qk = qk.float().reshape(rows, tokens, -1, shape.head_width // 2, 2)
+        qk = torch.view_as_real(torch.view_as_complex(qk) * turn).flatten(3).transpose(1, 2)
+        q, k = qk.to(v.dtype).tensor_split([shape.heads], dim=1)
+        v = v.view(rows, tokens, -1, shape.head_width).transpose(1, 2)
         if cache is not None:
             end = at + tokens
             cache[0, :, :, at:end], cache[1, :, :, at:end] = k, v
             k, v = cache[0, :, :, :end], cache[1, :, :, :end]
-        seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        seen = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask.to(q.dtype), enable_gqa=k.shape[1] != q.shape[1]
+        )
         x = x + self.out(seen.transpose(1, 2).reshape(rows, tokens, width))
         h = self.gate_up(functional.rms_norm(x, (width,), self.norm2, shape.eps))
         gate, up = h.chunk(2, dim=-1)
@@ -105,6 +114,8 @@ class Decoder(nn.Module):
         super().__init__()
         if shape.width % shape.heads or shape.head_width % 2:
             raise UsageError(f"width {shape.width} must split into {shape.heads} even heads")
+        if shape.heads % (shape.kv_heads or shape.heads):
+            raise UsageError(f"{shape.heads} heads must share {shape.kv_heads} KV heads evenly")
         self.shape = shape
         self.embed = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
@@ -144,35 +155,46 @@ class Decoder(nn.Module):
     def new_cache(self, rows: int, places: int) -> list[Tensor]:
         """Return an empty cache for `places` tokens per row."""
         shape = self.shape
-        size = (2, rows, shape.heads, places, shape.head_width)
-        return [self.norm.new_empty(size) for _ in self.layers]
+        size = (2, rows, shape.kv_heads or shape.heads, places, shape.head_width)
+        kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        return [self.norm.new_empty(size, dtype=kind) for _ in self.layers]
 
 
 def load(path: str | Path) -> Decoder:
-    """Read a transformers Llama or Qwen2 checkpoint directory (tied head, one KV head per head)."""
+    """Read a transformers Llama or Qwen2 checkpoint directory with a tied output head."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(path, local_files_only=True)
-    if config.model_type not in ("llama", "qwen2"):
-        raise UsageError(f"{path}: model_type {config.model_type!r}; expected llama or qwen2")
-    if config.num_key_value_heads != config.num_attention_heads or not config.tie_word_embeddings:
-        raise UsageError(f"{path}: needs as many KV heads as heads, and a tied output head")
+    _shape_of(config, str(path))
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
-    theta = (getattr(config, "rope_parameters", None) or {}).get("rope_theta", 10_000.0)
-    decoder = Decoder(
-        Shape(
-            vocabulary=config.vocab_size,
-            width=config.hidden_size,
-            layers=config.num_hidden_layers,
-            heads=config.num_attention_heads,
-            inner=config.intermediate_size,
-            rope_theta=float(theta),
-            eps=config.rms_norm_eps,
-            qkv_bias=config.model_type == "qwen2",
-        )
-    )
+    return of_transformers(model)
+
+
+def of_transformers(model: Any) -> Decoder:
+    """Return a decoder with the weights of a transformers Llama or Qwen2 model."""
+    decoder = Decoder(_shape_of(model.config, type(model).__name__))
     decoder.load_state_dict(_fused(model.state_dict(), decoder.shape))
     return decoder
+
+
+def _shape_of(config: Any, what: str) -> Shape:
+    if config.model_type not in ("llama", "qwen2"):
+        raise UsageError(f"{what}: model_type {config.model_type!r}; expected llama or qwen2")
+    if not config.tie_word_embeddings:
+        raise UsageError(f"{what}: needs an output head that is tied to the embedding")
+    theta = (getattr(config, "rope_parameters", None) or {}).get("rope_theta", 10_000.0)
+    alike = config.num_key_value_heads == config.num_attention_heads
+    return Shape(
+        vocabulary=config.vocab_size,
+        width=config.hidden_size,
+        layers=config.num_hidden_layers,
+        heads=config.num_attention_heads,
+        inner=config.intermediate_size,
+        kv_heads=None if alike else config.num_key_value_heads,
+        rope_theta=float(theta),
+        eps=config.rms_norm_eps,
+        qkv_bias=config.model_type == "qwen2",
+    )
 
 
 def save(decoder: Decoder, path: str | Path, **special: Any) -> None:
@@ -185,7 +207,7 @@ def save(decoder: Decoder, path: str | Path, **special: Any) -> None:
         hidden_size=shape.width,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads or shape.heads,
         intermediate_size=shape.inner,
         rms_norm_eps=shape.eps,
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
@@ -228,7 +250,8 @@ def _split(state: dict[str, Tensor], shape: Shape) -> dict[str, Tensor]:
         theirs, ours = f"model.layers.{i}.", f"layers.{i}."
         kinds = ("weight", "bias") if shape.qkv_bias else ("weight",)
         for kind in kinds:
-            q, k, v = state[f"{ours}qkv.{kind}"].chunk(3)
+            sizes = [shape.width, shape.key_width, shape.key_width]
+            q, k, v = state[f"{ours}qkv.{kind}"].split(sizes)
             parts = (_halved(q, shape), _halved(k, shape), v)
             for name, part in zip("qkv", parts, strict=True):
                 split[f"{theirs}self_attn.{name}_proj.{kind}"] = part
@@ -243,9 +266,9 @@ def _split(state: dict[str, Tensor], shape: Shape) -> dict[str, Tensor]:
 
 def _interleaved(weight: Tensor, shape: Shape) -> Tensor:
     """Reorder the channels of each head from (first halves, second halves) to pairs."""
-    return weight.unflatten(0, (shape.heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    return weight.unflatten(0, (-1, 2, shape.head_width // 2)).transpose(1, 2).flatten(0, 2)
 
 
 def _halved(weight: Tensor, shape: Shape) -> Tensor:
     """Undo `_interleaved`."""
-    return weight.unflatten(0, (shape.heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return weight.unflatten(0, (-1, shape.head_width // 2, 2)).transpose(1, 2).flatten(0, 2)

@@ -16,17 +16,38 @@ from buttress.lab.rollout import sample
 
 @dataclass(frozen=True)
 class Problems:
-    """Token ids of problems of one shape, each with one right answer."""
+    """Token ids of problems of one shape, each with one right answer.
 
-    prompt: Tensor  # (problem, token)
-    answer: Tensor  # (problem, token)
+    Attributes
+    ----------
+    prompt, answer
+        ``(problem, token)``. A shorter answer is filled up with anything after its end.
+    end
+        The token that ends an answer; None where all have the full width.
+    """
+
+    prompt: Tensor
+    answer: Tensor
+    end: int | None = None
 
     def __len__(self) -> int:
         return len(self.prompt)
 
     def select(self, index: NDArray[np.int64]) -> Problems:
         """Return the problems that the index names."""
-        return Problems(self.prompt[index], self.answer[index])
+        return Problems(self.prompt[index], self.answer[index], self.end)
+
+    def right(self, sampled: Tensor) -> Tensor:
+        """Return which of the sampled answers ``(problem, sample, token)`` are right."""
+        answer = self.answer.unsqueeze(1)
+        return ((sampled == answer) | ~self.written(answer)).all(-1)
+
+    def written(self, answer: Tensor) -> Tensor:
+        """Return which tokens of answers ``(..., token)`` count: those up to the first end."""
+        if self.end is None:
+            return torch.ones_like(answer, dtype=torch.bool)
+        ended = (answer == self.end).cumsum(-1)
+        return (ended == 0) | ((ended == 1) & (answer == self.end))
 
 
 def pass_at_k(successes: ArrayLike, tries: int, k: int) -> NDArray[np.float64]:
@@ -60,12 +81,12 @@ def evaluate(
     noise = torch.Generator().manual_seed(seed)
     greedy, wins = [], []
     for start in range(0, len(problems), batch):
-        prompt = problems.prompt[start : start + batch]
-        answer = problems.answer[start : start + batch]
-        one = sample(decoder, prompt, 1, answer.shape[1], generator=noise, temperature=0.0)
-        many = sample(decoder, prompt, tries, answer.shape[1], generator=noise)
-        greedy.append((one.answer == answer[:, None]).all(-1).squeeze(1))
-        wins.append((many.answer == answer[:, None]).all(-1).sum(-1))
+        part = problems.select(np.arange(start, min(start + batch, len(problems))))
+        width = part.answer.shape[1]
+        one = sample(decoder, part.prompt, 1, width, generator=noise, temperature=0.0)
+        many = sample(decoder, part.prompt, tries, width, generator=noise)
+        greedy.append(part.right(one.answer).squeeze(1))
+        wins.append(part.right(many.answer).sum(-1))
     successes = torch.cat(wins).numpy()
     ks = [k for k in (1, 4, 16, 64, 256) if k <= tries]
     found = {f"pass@{k}": float(pass_at_k(successes, tries, k).mean()) for k in ks}

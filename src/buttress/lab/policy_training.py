@@ -27,7 +27,7 @@ from buttress.lab.credit import Control, Credit
 from buttress.lab.decoder import Decoder
 from buttress.lab.evaluation import Problems, evaluate
 from buttress.lab.rollout import Rollouts, sample, token_logps
-from buttress.lab.scoring import Reward, Scorer, verified
+from buttress.lab.scoring import Reward, Scorer
 from buttress.measures import GroupSummary
 from buttress.remedies.losses import Loss, PpoClip
 
@@ -146,23 +146,25 @@ def train_policy(
             next_look += setting.evaluate_every * per_step
         optimiser.param_groups[0]["lr"] = setting.lr * min(1.0, (step + 1) / (setting.warmup or 1))
         chosen, rollouts, correct = sampler.draw()
-        reward = scorer(decoder, rollouts, width, correct)
+        batch = problems.select(chosen)
+        reward = scorer(decoder, batch, rollouts, correct)
         with torch.set_grad_enabled(setting.updates == 1):
             logp, entropy = token_logps(decoder, rollouts, width, temperature=setting.temperature)
+        mask = batch.written(rollouts.answer).flatten(0, 1)
+        entropy_of = (entropy * mask).sum(-1) / mask.sum(-1)
         groups = Groups.from_dense(
             reward,
             prompt_id=chosen,
             step=step,
-            entropy=entropy.mean(-1).view(len(chosen), -1).numpy(),
+            entropy=entropy_of.view(len(chosen), -1).numpy(),
             correct=correct,
         )
         history.visit(chosen, correct.mean(1))
         tied = GroupSummary.of(groups).tied
-        batch = problems.select(chosen)
         advantages = credit.advantages(groups, tied, batch, rollouts, logp, entropy)
         if advantages.any() or not setting.skip_silent_steps:
             update = Update(
-                rollouts, logp, advantages, tied, correct.min(1) == 1,
+                rollouts, logp, advantages, mask, tied, correct.min(1) == 1,
                 credit.reference_logps(rollouts, width),
             )  # fmt: skip
             for share in update.shares(setting.updates):
@@ -177,7 +179,7 @@ def train_policy(
             acr_after=(square.sum(1) == 0).mean(),
             reward=reward.mean(),
             correct=correct.mean(),
-            entropy=entropy.mean().item(),
+            entropy=entropy_of.mean().item(),
             norm=np.sqrt(square.mean()),
             tied_share=square[tied].sum() / max(square.sum(), 1e-300),
             rollouts=sampler.spent,
@@ -197,6 +199,7 @@ class Update:
     rollouts: Rollouts
     logp: Tensor  # (rollout, token), with a gradient if the batch is one update
     advantages: Tensor  # (rollout,) or (rollout, token)
+    mask: Tensor  # (rollout, token), what counts of it
     tied: NDArray[np.bool_]  # (prompt,)
     mastered: NDArray[np.bool_]  # (prompt,)
     ref_logp: Tensor | None = None
@@ -215,6 +218,7 @@ class Update:
                     self.rollouts.select(own),
                     self.logp[flat],
                     self.advantages[flat],
+                    self.mask[flat],
                     self.tied[own],
                     self.mastered[own],
                     None if self.ref_logp is None else self.ref_logp[flat],
@@ -233,7 +237,7 @@ class Update:
             logp,
             old,
             self.advantages,
-            torch.ones_like(logp),
+            self.mask.to(logp.dtype),
             ref_logp=self.ref_logp,
             signal=torch.from_numpy(np.repeat(~self.tied, group)),
             mastered=torch.from_numpy(np.repeat(self.mastered, group)),
@@ -285,7 +289,7 @@ class Sampler:
             temperature=setting.temperature,
         )
         self.spent += setting.prompts * setting.group
-        return chosen, rollouts, verified(rollouts.answer, batch.answer)
+        return chosen, rollouts, batch.right(rollouts.answer).double().numpy()
 
 
 def _mixed(batches: list[tuple[NDArray[np.int64], Rollouts, NDArray[np.float64]]]) -> int:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from buttress.lab.decoder import Decoder
+from buttress.lab.evaluation import Problems
 from buttress.lab.rollout import Rollouts, token_logits
 from buttress.remedies.internal import Intuitor, Rent
 
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from buttress.lab.policy_training import Setting
 
 Reward = Literal["verified", "intuitor", "rent"]
-
-
-def verified(sampled: Tensor, answer: Tensor) -> NDArray[np.float64]:
-    """Return 1.0 where a completion is exactly the answer, else 0.0; ``(prompt, rollout)``."""
-    return (sampled == answer.unsqueeze(1)).all(-1).double().numpy()
 
 
 class Scorer:
@@ -32,19 +27,24 @@ class Scorer:
         self._noise = np.random.default_rng([setting.seed, 3])
 
     def __call__(
-        self, decoder: Decoder, rollouts: Rollouts, width: int, correct: NDArray[np.float64]
+        self,
+        decoder: Decoder,
+        batch: Problems,
+        rollouts: Rollouts,
+        correct: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return rewards ``(prompt, rollout)``; with a plain setting these are the verdicts.
-
-        `width` is the number of prompt tokens.
-        """
+        """Return rewards ``(prompt, rollout)``; with a plain setting these are the verdicts."""
         setting = self._setting
         reward = correct
         if setting.reward != "verified":
             with torch.no_grad():
-                logits = token_logits(decoder, rollouts, width)
+                logits = token_logits(decoder, rollouts, batch.prompt.shape[1])
             internal = Intuitor() if setting.reward == "intuitor" else Rent()
-            reward = internal(logits, torch.ones(logits.shape[:-1])).double().numpy()
+            reward = (
+                internal(logits, batch.written(rollouts.answer).flatten(0, 1).float())
+                .double()
+                .numpy()
+            )
             reward = reward.reshape(correct.shape)
         if setting.flip:
             wrong = self._noise.random(reward.shape) < setting.flip
