@@ -90,6 +90,20 @@ def test_interleaved_rows(size):
     assert "2 of 2" in problem.message
 
 
+def test_shuffled_ids_are_called_so():
+    rng = np.random.default_rng(0)
+    rows = [(f"g{i // 8}", f"prompt{i // 8}", 1) for i in range(320)]
+    ids = rng.permutation([row[0] for row in rows])
+    shuffled = [(name, *row[1:]) for name, row in zip(ids, rows, strict=True)]
+    for facts in (None, LogFacts(grouped_by="key")):
+        (problem,) = flat(shuffled, facts=facts)
+        assert (problem.kind, problem.fatal) == ("interleaved_rows", True)
+        assert "ids shuffled" in problem.message
+        assert "consecutive" not in problem.message
+    (problem,) = flat(shuffled, facts=LogFacts(grouped_by="position"))
+    assert "neighbours are not a group" in problem.message
+
+
 def test_interleaved_rows_of_many_prompts_whatever_the_reader_knows():
     rows = [(i // 5, f"q{i % 7}", 1 + i // 35) for i in range(140)]
     assert "interleaved_rows" in kinds(flat(rows))

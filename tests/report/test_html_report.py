@@ -105,6 +105,7 @@ def test_everything_of_the_view_is_on_the_page(plain: str) -> None:
     for finding in view.findings:
         wanted += [finding.code, finding.rule, finding.message, finding.steps]
         wanted += itertools.chain(*finding.evidence, *finding.advice)
+        wanted.append(finding.see[1:])
     wanted += [chart.lead for chart in view.charts] + [chart.note for chart in view.charts]
     wanted += [one.message for one in view.problems]
     for group in view.samples:

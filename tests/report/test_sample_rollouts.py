@@ -21,7 +21,7 @@ def test_samples_show_the_prompts_that_cost_most_first() -> None:
     assert shown == [
         ("all wrong", 2, "2 groups like this, 120 tokens spent"),
         ("all correct", 2, "1 group like this, 20 tokens spent"),
-        ("tied between", 2, "1 group like this, 14 tokens spent"),
+        ("all the same, in between", 2, "1 group like this, 14 tokens spent"),
     ]
     # the texts of these groups and of no other
     assert asked == [8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
@@ -47,7 +47,7 @@ def test_every_kind_is_sampled_before_any_is_shown_twice() -> None:
     nested = [[0, 0]] * 20 + [[1, 1]] + [[0.5, 0.5]]
     groups = Groups.from_nested(nested, prompt_id=[f"p{n}" for n in range(22)])
     kinds = [one.kind for one in view_of(groups).samples]
-    assert kinds[:3] == ["all wrong", "all correct", "tied between"]
+    assert kinds[:3] == ["all wrong", "all correct", "all the same, in between"]
     assert kinds[3:] == ["all wrong"] * 3
 
 

@@ -46,6 +46,7 @@ def test_it_says_everything_that_matters() -> None:
             assert f"| {name} {value}" in said
         for advice in finding.advice:
             assert f"do: {advice.action[:30]}" in said
+        assert finding.see in said
     assert "57.jsonl:64: cut off" in said
     assert "groups: rows of one step and prompt text" in said
     assert "1e-06 + 1e-06" in said

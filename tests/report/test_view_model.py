@@ -51,7 +51,7 @@ def test_the_sentence_tells_correctness_that_is_deader_than_the_reward() -> None
 def test_parts_are_the_groups_by_kind_and_add_up() -> None:
     parts = {one.name: one for one in view_of(small()).parts}
     counts = {name: one.groups for name, one in parts.items()}
-    assert counts == {"mixed": 1, "all wrong": 2, "all correct": 1, "tied between": 1}
+    assert counts == {"mixed": 1, "all wrong": 2, "all correct": 1, "all the same, in between": 1}
     assert sum(one.share for one in parts.values()) == pytest.approx(1)
     assert parts["all wrong"].text == "2 (40%)"
 
@@ -120,7 +120,7 @@ def test_success_rates_of_uneven_groups_keep_exact_zero_and_one_apart() -> None:
     bars = series(view, "success")
     assert bars["all wrong"][0] == 2
     assert bars["all correct"][-1] == 1
-    assert bars["tied between"][chart.labels.index("0.5–0.6")] == 1
+    assert bars["all the same, in between"][chart.labels.index("0.5–0.6")] == 1
     assert sum(map(sum, bars.values())) == 5  # type: ignore[arg-type]
 
 
@@ -251,6 +251,21 @@ def test_findings_carry_evidence_and_advice_in_words() -> None:
     assert finding.steps.startswith("steps ")
     assert len(finding.evidence) == len(given.evidence)
     assert [one.action for one in finding.advice] == [one.action for one in given.advice]
+
+
+def test_each_advice_is_said_once_and_referred_to_later() -> None:
+    diagnosis = diagnose(made_run(ease=-0.4))
+    findings = View.of(diagnosis).findings
+    said = [one.action for finding in findings for one in finding.advice]
+    assert len(said) == len(set(said))
+    everything = {one.action for finding in diagnosis.findings for one in finding.advice}
+    assert set(said) == everything
+    codes = [finding.code for finding in findings]
+    for place, (shown, given) in enumerate(zip(findings, diagnosis.findings, strict=True)):
+        assert bool(shown.see) == (len(shown.advice) < len(given.advice))
+        for code in codes[place:]:
+            assert code not in shown.see
+    assert any(finding.see == "as under BT101 above" for finding in findings)
 
 
 def test_a_table_stands_for_each_chart() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from buttress.groups import Groups, Run
-from buttress.rules import Severity
+from buttress.rules import Case, Severity, examine, verdict
 from buttress.rules.course import spells
 from tests.rules.runs import binary, names, of, scalar, scalars, steps_of, the
 
@@ -170,3 +170,64 @@ def test_rollouts_outweigh_the_scalar():
 def test_undefined_rate_is_no_finding():
     singles = Groups.from_dense(np.zeros((40, 1)))
     assert RULE not in names(singles)
+
+
+class TestFallen:
+    """A run that was alive and ends in groups that nobody solves, whatever it had mastered."""
+
+    def run(self, end, steps=100, per_step=16, late=None, seed=0):
+        rng = np.random.default_rng(seed)
+        step = steps_of(per_step * steps, steps)
+        rate = np.clip(0.3 + 1.1 * step / steps, 0, 0.998)
+        rate[step > end] = 0.0 if late is None else late
+        return Groups.from_dense(binary(rng, rate), step=step)
+
+    @pytest.mark.parametrize("end", [97, 95, 90, 80])
+    def test_mastery_does_not_excuse_the_end(self, end):
+        groups = self.run(end)
+        found = the(groups, "advantage-collapse")
+        assert found.severity is Severity.ERROR
+        assert found.evidence["fell_at"] == end + 1
+        assert found.steps == (end + 1, 100)
+        assert f"since step {end + 1}, 100% are tied and not solved" in found.message
+        kind = the(groups, "all-wrong-collapse")
+        assert kind.message.startswith(f"{(100 - end) * 16} of {(100 - end) * 16} tied groups")
+        assert "all-correct-collapse" not in names(groups)
+        assert found.advice[0].action.startswith("go back to a checkpoint")
+        case = Case(Run(groups))
+        assert verdict(case, examine(case)) == "collapsed"
+
+    def test_two_steps_may_be_an_outage(self):
+        assert the(self.run(98), "advantage-collapse").severity is Severity.WARNING
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_mastery_without_a_fall_stays_good_news(self, seed):
+        groups = self.run(100, seed=seed)
+        assert the(groups, "advantage-collapse").severity is Severity.INFO
+
+    def test_a_run_that_was_never_alive_did_not_fall(self):
+        hard = Groups.from_dense(np.zeros((320, 8)), step=steps_of(320, 20))
+        assert the(hard, "advantage-collapse").evidence["fell_at"] is None
+
+    def test_prompts_that_were_dead_before_are_no_fall(self):
+        # an epoch in order of difficulty: the dead prompts come up at the end again
+        rate = np.tile(np.repeat([0.0, 0.5], 160), 3)[160:]
+        rate = np.concatenate([rate, np.zeros(80)])
+        ids = np.tile(np.arange(320), 4)[160 : 160 + len(rate)]
+        rewards = binary(np.random.default_rng(1), rate)
+        step = steps_of(len(rate), len(rate) // 16)
+        again = Groups.from_dense(rewards, step=step, prompt_id=ids)
+        assert Case(Run(again)).course.fallen is None
+        # the same rewards on other prompts are one
+        assert Case(Run(Groups.from_dense(rewards, step=step))).course.fallen is not None
+
+    @pytest.mark.parametrize("late", [0.1, 0.3])
+    def test_a_dip_is_no_fall(self, late):
+        groups = self.run(95, late=late)
+        assert all(one.evidence["fell_at"] is None for one in of(groups, "advantage-collapse"))
+
+    def test_the_cause_of_the_fall_is_asked_of_the_fall(self):
+        groups = self.run(95)
+        cut = np.repeat(groups.step > 95, 8).reshape(-1, 8)
+        capped = Groups.from_dense(groups.rewards.reshape(-1, 8), step=groups.step, truncated=cut)
+        assert the(capped, "advantage-collapse").evidence["cause"] == "truncation"

@@ -184,11 +184,15 @@ def _mixed_prompts(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]
     visit_of_place[place] = visit
     torn = np.bincount(visit_of_place)[visit[mixed[group[known]]]] > 1
     kind: Kind = "interleaved_rows" if torn.mean() > 0.5 else "merged_groups"
-    story = (
-        "the rows of several prompts are interleaved, so that consecutive rows are not a group"
-        if kind == "interleaved_rows"
-        else "one group id covers the rollouts of several prompts"
-    )
+    if kind == "merged_groups":
+        story = "one group id covers the rollouts of several prompts"
+    elif facts.grouped_by == "position":
+        story = "the rows of several prompts are interleaved, so that neighbours are not a group"
+    else:
+        story = (
+            "the ids do not belong to their rows: each covers rollouts of several prompts and each "
+            "prompt is spread over several ids (ids shuffled, or rows interleaved, then numbered)"
+        )
     yield GroupingProblem(
         kind, n, share, share > FATAL_SHARE, f"{n} of {len(groups)} groups mix prompts: {story}"
     )

@@ -23,7 +23,8 @@ from buttress.measures.statistics import ratio
 from buttress.measures.steps import StepTable
 from buttress.report.document import plain, to_json
 from buttress.report.hostile import safe_text
-from buttress.report.runs import NamedDiagnosis, acr_chart
+from buttress.report.over_steps import acr_chart
+from buttress.report.runs import NamedDiagnosis
 from buttress.report.sheet import Section, Sheet
 
 # with fewer common steps than this, the runs are compared as wholes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from buttress.rules import Case, thresholds
 
 POINTS = 500  # more than a screen can tell apart
 LINES = 12
+RUNS = 8
 MIN_POINTS_TO_SMOOTH = 20
 STALL_NOTE = (
     f"Dashed: {thresholds.ACR_STALLED}; above it for more than {thresholds.STALLED_STEPS} steps a "
@@ -23,7 +25,7 @@ STALL_NOTE = (
 KIND_NAMES = {
     "all_wrong": "all wrong",
     "all_correct": "all correct",
-    "tied_between": "tied between",
+    "tied_between": "all the same, in between",
 }
 KIND_COLOURS: dict[str, Colour] = {
     "all_wrong": "wrong",
@@ -101,6 +103,37 @@ def collapse_chart(case: Case) -> Chart:
         y_name="share of groups",
         lead=_course(steps.step, tied, eligible),
         note=f"{bars} {STALL_NOTE}",
+        limit=thresholds.ACR_STALLED,
+        share=True,
+    )
+
+
+def acr_chart(runs: Sequence[tuple[str, Case]], most: int = RUNS) -> Chart:
+    """Return the collapse rate of several runs over their steps."""
+    key, title = "acr", "Collapse rate of the runs"
+    shown = [(name, case) for name, case in runs if not case.undefined][:most]
+    steps = np.unique(np.concatenate([case.steps.step for _, case in shown])) if shown else []
+    if len(steps) < 2:
+        return absent(key, title, "lines", "No run has two steps with a collapse rate.")
+    buckets = Buckets.of(np.asarray(steps))
+    series = []
+    for name, case in shown:
+        at = np.searchsorted(steps, case.steps.step)
+        tied, eligible = np.zeros((2, len(steps)), dtype=np.int64)
+        tied[at], eligible[at] = case.steps.eligible - case.steps.mixed, case.steps.eligible
+        with np.errstate(invalid="ignore"):
+            rate = buckets.sum(tied) / buckets.sum(eligible)
+        series.append(Series(safe_name(name), "line", known(rate), line=True))
+    left = f"The first {most} of {len(runs)} runs. " if len(runs) > len(shown) else ""
+    return Chart(
+        key,
+        title,
+        "lines",
+        buckets.labels,
+        tuple(series),
+        x_name="step",
+        y_name="ACR",
+        note=f"{left}{buckets.note} {STALL_NOTE}".strip(),
         limit=thresholds.ACR_STALLED,
         share=True,
     )

@@ -154,8 +154,10 @@ def label(name: str) -> str:
 
     Examples
     --------
-    >>> label("longest_steps_above"), label("acr")
-    ('longest steps above', 'ACR')
+    >>> label("longest_steps_above"), label("acr"), label("tied_between")
+    ('longest steps above', 'ACR', 'all the same, in between')
     """
+    if name == "tied_between":
+        return "all the same, in between"
     words = safe_name(name).replace("_", " ")
     return " ".join("ACR" if word == "acr" else word for word in words.split(" "))

@@ -17,19 +17,17 @@ from buttress import __version__
 from buttress.groups import Problem
 from buttress.measures.forecast import OwnLine, learn_line
 from buttress.report import phrases
-from buttress.report.chart import Chart, Series, absent, known
 from buttress.report.diagnosis import Diagnosis
 from buttress.report.document import SCHEMA, plain, to_json
 from buttress.report.hostile import safe_text
-from buttress.report.over_steps import STALL_NOTE, Buckets
+from buttress.report.over_steps import acr_chart
 from buttress.report.sheet import Section, Sheet
-from buttress.report.view import VERDICTS, finding_view
+from buttress.report.view import VERDICTS, finding_view, finding_views
 from buttress.rules import Case, Verdict, examine, thresholds
 from buttress.rules.forecast import early_acr
 
 ORDER: tuple[Verdict, ...] = ("healthy", "undefined", "attention", "collapsed")
 FINISHED = 0.9  # ours: of the steps of the longest run
-LINES = 8
 HEADER = ("run", "verdict", "ACR", "95 %", "rollouts", "steps", "worst finding")
 
 
@@ -171,7 +169,7 @@ class Runs:
                 f"run-{place}",
                 safe_text(one.name),
                 (VERDICTS[one.diagnosis.verdict],),
-                findings=tuple(map(finding_view, one.diagnosis.findings)),
+                findings=finding_views(one.diagnosis.findings),
             )
             for place, one in enumerate(self.each, start=1)
         )
@@ -196,37 +194,6 @@ def _ended(case: Case) -> float:
     values = case.success[late[case.groups.group_of]]
     values = values[np.isfinite(values)]
     return float(values.mean()) if len(values) else float(np.nan)
-
-
-def acr_chart(runs: Sequence[tuple[str, Case]], most: int = LINES) -> Chart:
-    """Return the collapse rate of several runs over their steps."""
-    key, title = "acr", "Collapse rate of the runs"
-    shown = [(name, case) for name, case in runs if not case.undefined][:most]
-    steps = np.unique(np.concatenate([case.steps.step for _, case in shown])) if shown else []
-    if len(steps) < 2:
-        return absent(key, title, "lines", "No run has two steps with a collapse rate.")
-    buckets = Buckets.of(np.asarray(steps))
-    series = []
-    for name, case in shown:
-        at = np.searchsorted(steps, case.steps.step)
-        tied, eligible = np.zeros((2, len(steps)), dtype=np.int64)
-        tied[at], eligible[at] = case.steps.eligible - case.steps.mixed, case.steps.eligible
-        with np.errstate(invalid="ignore"):
-            rate = buckets.sum(tied) / buckets.sum(eligible)
-        series.append(Series(safe_text(name), "line", known(rate), line=True))
-    left = f"The first {most} of {len(runs)} runs. " if len(runs) > len(shown) else ""
-    return Chart(
-        key,
-        title,
-        "lines",
-        buckets.labels,
-        tuple(series),
-        x_name="step",
-        y_name="ACR",
-        note=f"{left}{buckets.note} {STALL_NOTE}".strip(),
-        limit=thresholds.ACR_STALLED,
-        share=True,
-    )
 
 
 def render(runs: Runs, console: Console) -> None:

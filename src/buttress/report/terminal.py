@@ -45,7 +45,7 @@ _PLAIN = str.maketrans(
 def render(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis; colours are left out where the console is not a terminal."""
     width = min(console.width, WIDEST)
-    page = Group(*_page(View.of(diagnosis), width))
+    page = Group(*_page(View.of(diagnosis, brief=True), width))
     encoding = console.encoding or "utf-8"
     unicode = encoding.lower().startswith("utf")
     if console.is_terminal and unicode:
@@ -160,6 +160,8 @@ def _finding(finding: FindingView, width: int) -> Iterator[RenderableType]:
         for name, said in (("why", advice.why), ("cost", advice.cost)):
             if said:
                 yield _hanging("     ", Text.assemble((f"{name}: ", "dim"), said))
+    if finding.see:
+        yield _hanging("   = ", Text.assemble(("do: ", "bold cyan"), finding.see))
 
 
 def _evidence(finding: FindingView, width: int) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +38,7 @@ class AdviceView(NamedTuple):
 
 
 class FindingView(NamedTuple):
-    """One finding in words."""
+    """One finding in words; `see` names the finding that says the rest of what to do."""
 
     severity: str
     code: str
@@ -47,6 +47,7 @@ class FindingView(NamedTuple):
     message: str
     evidence: tuple[tuple[str, str], ...]
     advice: tuple[AdviceView, ...]
+    see: str = ""
 
 
 class ProblemView(NamedTuple):
@@ -87,8 +88,12 @@ class View:
     problems_left_out: int
 
     @classmethod
-    def of(cls, diagnosis: Diagnosis, *, replayed: bool = False) -> View:
-        """Put a diagnosis into words, on demand with a chart of other remedies (seconds)."""
+    def of(cls, diagnosis: Diagnosis, *, replayed: bool = False, brief: bool = False) -> View:
+        """Put a diagnosis into words.
+
+        On demand with a chart of other remedies (seconds), or `brief`, with what a terminal shows:
+        the chart of the collapse rate alone, and no rollouts.
+        """
         case = diagnosis.case
         problems = diagnosis.problems
         return cls(
@@ -100,8 +105,10 @@ class View:
             numbers=tuple(headline.numbers(case, diagnosis.measures)),
             parts=headline.parts(case),
             facts=tuple(headline.facts(case)),
-            findings=tuple(map(finding_view, diagnosis.findings)),
-            charts=(
+            findings=finding_views(diagnosis.findings),
+            charts=(over_steps.collapse_chart(case),)
+            if brief
+            else (
                 over_steps.collapse_chart(case),
                 distributions.success_chart(case),
                 distributions.prompts_chart(case),
@@ -111,7 +118,7 @@ class View:
                 distributions.advantages_chart(case),
                 *([replay_panel.replay_chart(case)] if replayed else []),
             ),
-            samples=sample_groups(case),
+            samples=() if brief else sample_groups(case),
             problems=tuple(map(_problem, problems[:PROBLEMS])),
             problems_left_out=max(0, len(problems) - PROBLEMS),
         )
@@ -135,6 +142,20 @@ def finding_view(finding: Finding) -> FindingView:
         ),
         advice=tuple(AdviceView(*map(_short, one)) for one in finding.advice),
     )
+
+
+def finding_views(findings: Iterable[Finding]) -> tuple[FindingView, ...]:
+    """Put findings into words, each advice once: where it comes up first."""
+    said: dict[str, str] = {}
+    views = []
+    for view in map(finding_view, findings):
+        fresh = tuple(one for one in view.advice if one.action not in said)
+        codes = dict.fromkeys(said[one.action] for one in view.advice if one.action in said)
+        also = "and " if fresh else ""
+        see = f"{also}as under {', '.join(codes)} above" if codes else ""
+        views.append(view._replace(advice=fresh, see=see))
+        said |= {one.action: view.code for one in fresh}
+    return tuple(views)
 
 
 def _problem(problem: Problem) -> ProblemView:

@@ -71,6 +71,13 @@ HARDER_PROMPTS = Advice(
     "choosing data",
 )
 
+ROLL_BACK = Advice(
+    "go back to a checkpoint from before the fall and look at that time for a jump in grad_norm, "
+    "kl, entropy or length; then a smaller learning rate or clip range",
+    "the groups were alive until then, so that the prompts are not to blame",
+    "the steps since then",
+)
+
 LOG_CORRECTNESS = Advice(
     "log the verifier's outcome as `correct`",
     "a constant format reward and a solved task look alike in the total",
@@ -108,6 +115,8 @@ def against_collapse(case: Case) -> list[Advice]:
     found = cause(case)
     if found:
         return causes[found]
+    if case.course.fallen:
+        return [ROLL_BACK, CHECK_VERIFIER]
     again = resample(case.acr)
     # where nothing was ever solved, more of the same is no cure
     more = [MORE_ROLLOUTS] if case.counts.mixed else []

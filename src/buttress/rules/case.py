@@ -26,6 +26,7 @@ from buttress.measures.forecast import OwnLine
 from buttress.measures.mastery import Mastery, mastery
 from buttress.measures.statistics import ratio
 from buttress.rules import filtering
+from buttress.rules import thresholds as at
 from buttress.rules.correctness import Correctness, find_correctness
 from buttress.rules.course import Course, trace_course
 from buttress.rules.length_cap import LengthCap, read_length_cap
@@ -103,7 +104,23 @@ class Case:
     @cached_property
     def course(self) -> Course:
         """How the ACR went over the run."""
-        return trace_course(self.steps, self.levels.high - self.levels.low)
+        scale = self.levels.high - self.levels.low
+        found = trace_course(self.steps, scale)
+        if found.fallen is None or not self._dead_before(found.fallen.first):
+            return found
+        return trace_course(self.steps, scale, may_fall=False)
+
+    def _dead_before(self, step: int) -> bool:
+        """Whether the prompts from this step on were not solved before it either."""
+        groups = self.groups
+        known = groups.prompt >= 0
+        early, n = known & (groups.step < step), len(groups.prompt_labels)
+        alive = self.summary.mixed | (self.kinds == KINDS.index("all_correct"))
+        seen = np.bincount(groups.prompt[early & self.summary.eligible], minlength=n)
+        solved = np.bincount(groups.prompt[early & alive], minlength=n)
+        again = groups.prompt[known & (groups.step >= step)]
+        again = again[seen[again] > 0]
+        return len(again) >= at.FALL_REVISITS and bool((solved[again] == 0).mean() >= 0.5)
 
     @cached_property
     def components(self) -> dict[str, GroupSummary]:

@@ -20,6 +20,8 @@ def collapse_severity(case: Case) -> Severity | None:
     if case.undefined:
         return None
     acr, course = case.acr, case.course
+    if course.fallen:
+        return Severity.ERROR if course.fallen.length >= at.FALLEN_STEPS else Severity.WARNING
     if course.mastered and (acr > at.ACR_STALLED or course.late):
         # a run that ends well may still have lost many steps on the way, or most of them at the end
         costly = acr >= at.ACR_DEAD or _was_stuck(case)
@@ -53,9 +55,17 @@ def tied_by_kind(case: Case) -> dict[str, int]:
     return {kind: counts[kind] for kind in KINDS}
 
 
+def tied_in_question(case: Case) -> NDArray[np.bool_]:
+    """Return the tied groups that the verdict is about: all, or those since the run fell."""
+    fallen = case.course.fallen
+    tied = case.summary.tied
+    return tied if fallen is None else tied & (case.groups.step >= fallen.first)
+
+
 def dominant_kind(case: Case) -> str | None:
-    """Return the kind that most tied groups are of, None where no kind dominates."""
-    kinds = tied_by_kind(case)
+    """Return the kind that most tied groups in question are of, None where no kind dominates."""
+    tied = tied_in_question(case)
+    kinds = {kind: int((of_kind(case, kind) & tied).sum()) for kind in KINDS}
     kind = max(kinds, key=lambda name: kinds[name])
     total = sum(kinds.values())
     return kind if total and kinds[kind] >= at.DOMINANT_KIND * total else None
@@ -68,7 +78,7 @@ def of_kind(case: Case, kind: str) -> NDArray[np.bool_]:
 
 def cause(case: Case) -> Cause | None:
     """Return what accounts for at least half of the tied groups, the most basic cause first."""
-    tied = case.summary.tied
+    tied = tied_in_question(case)
     repeats = case.repeats
     # a mastered prompt may well get one and the same long answer
     if repeats and repeats.long:

@@ -9,7 +9,14 @@ import numpy as np
 from buttress.rules import advice
 from buttress.rules import thresholds as at
 from buttress.rules.case import Case
-from buttress.rules.causes import cause, collapse_severity, dominant_kind, of_kind, tied_by_kind
+from buttress.rules.causes import (
+    cause,
+    collapse_severity,
+    dominant_kind,
+    of_kind,
+    tied_by_kind,
+    tied_in_question,
+)
 from buttress.rules.course import Spell, spells
 from buttress.rules.finding import Finding, Severity
 from buttress.rules.log_lines import ZERO_STD
@@ -31,7 +38,9 @@ def advantage_collapse(this: Rule, case: Case) -> Iterator[Finding]:
         rollouts. A warning above 0.35, over the whole run or at its end; an error when it stays
         above 0.35 for more than 50 consecutive steps, or from 0.8 on. An info when the run got
         over it, or when it is the success of a run that mastered its prompts; a warning all the
-        same when such a run was stuck for more than 50 steps on the way. Without rollouts it
+        same when such a run was stuck for more than 50 steps on the way. An error, too, when a run
+        that was alive ends in three or more steps of groups that are tied and not solved: what it
+        had learnt is gone, whatever the rate over the whole run. Without rollouts it
         reads the scalar frac_reward_zero_std and never goes beyond a warning.
     Why it matters
         Rollouts of a tied group cost what all rollouts cost and change nothing. Neither the loss
@@ -75,12 +84,13 @@ def advantage_collapse(this: Rule, case: Case) -> Iterator[Finding]:
             "longest_steps_above": longest.length if longest else 0,
             "acr_at_end": late.acr if late else None,
             "mastered": course.mastered,
+            "fell_at": course.fallen.first if course.fallen else None,
             "cause": cause(case),
             "limit": at.ACR_STALLED,
         },
         # the finding on the cause or the kind beside this one says the rest
         advice.against_collapse(case)[: 2 if cause(case) or dominant_kind(case) else None],
-        _place(course.late or course.longest) or case.span(),
+        _place(course.fallen or course.late or course.longest) or case.span(),
     )
 
 
@@ -138,8 +148,9 @@ def _kind(this: Rule, case: Case, kind: str, says: str) -> Iterator[Finding]:
     severity = collapse_severity(case)
     if severity is None or dominant_kind(case) != kind or cause(case):
         return
-    groups, kinds = of_kind(case, kind), tied_by_kind(case)
-    n, tied = kinds[kind], case.collapse.tied
+    question = tied_in_question(case)
+    groups = of_kind(case, kind) & question
+    n, tied = int(groups.sum()), int(question.sum())
     todo = advice.against_collapse(case)
     level = float(np.median(case.summary.low[groups]))
     # the highest level that a run shows need not be the highest that there is
@@ -171,6 +182,9 @@ def _place(spell: Spell | None) -> tuple[int, int] | None:
 def _when(case: Case) -> str:
     course = case.course
     longest, late = course.longest, course.late
+    if course.fallen:
+        acr = course.fallen.acr
+        return f"; since step {course.fallen.first}, {acr:.0%} are tied and not solved"
     if course.mastered:
         return ", all correct at the end as the run mastered its prompts"
     if longest is None or len(case.steps.step) == 1:

@@ -39,11 +39,15 @@ class Course:
         The last of them reaches the end of the run.
     mastered
         The tied groups of the last third are all correct and the reward rose to get there.
+    fallen
+        The stretch at the end in which nearly every group is tied and not solved, where the steps
+        before it were alive; a run that fell has not mastered anything.
     """
 
     spells: tuple[Spell, ...]
     ends_above: bool
     mastered: bool
+    fallen: Spell | None = None
 
     @property
     def longest(self) -> Spell | None:
@@ -66,11 +70,41 @@ class Course:
         return spell if sure and spell.eligible >= at.LATE_GROUPS else None
 
 
-def trace_course(table: StepTable, scale: float) -> Course:
-    """Return the course of a run from its steps and the scale of its rewards."""
+def trace_course(table: StepTable, scale: float, *, may_fall: bool = True) -> Course:
+    """Return the course of a run from its steps and the scale of its rewards.
+
+    Parameters
+    ----------
+    may_fall
+        Whether a dead end can be a fall; not where its prompts were dead before.
+    """
     tied = table.all_wrong + table.all_correct + table.tied_between
     found, ends_above = spells(table.step, tied, table.eligible, at.SMOOTH_GROUPS)
-    return Course(found, ends_above, _mastered(table, scale))
+    fallen = _fallen(table) if may_fall else None
+    return Course(found, ends_above, fallen is None and _mastered(table, scale), fallen)
+
+
+def _fallen(table: StepTable) -> Spell | None:
+    """Return the dead stretch at the end of a run that was alive before, None where there is none.
+
+    It begins after the last step in which half of the groups are not dead. Both it and as many
+    steps before it (at least a tenth of the run) must hold enough groups to be no accident.
+    """
+    dead, eligible = table.all_wrong + table.tied_between, table.eligible
+    alive = np.flatnonzero((dead < 0.5 * eligible) & (eligible > 0))
+    if not len(alive) or alive[-1] == len(dead) - 1:
+        return None
+    end = slice(int(alive[-1]) + 1, None)
+    n = len(dead) - end.start
+    before = slice(max(0, end.start - max(n, len(dead) // at.START)), end.start)
+    gone, of = float(dead[end].sum()), float(eligible[end].sum())
+    was, of_was = float(dead[before].sum()), float(eligible[before].sum())
+    if min(of, of_was) < at.LATE_GROUPS or gone < at.ACR_DEAD * of:
+        return None
+    # alive before: surely below the line at which training stalls
+    if not wilson_interval(was, of_was)[1] < at.ACR_STALLED + at.FALL_SLACK:
+        return None
+    return Spell(int(table.step[end][0]), int(table.step[-1]), n, gone, of)
 
 
 def spells(

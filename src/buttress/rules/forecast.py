@@ -56,7 +56,8 @@ def early_forecast(this: Rule, case: Case) -> Iterator[Finding]:
         more than 50 consecutive steps) is more likely than not and the ACR ahead is surely above
         0.35, or when more than 35 % of the prompts will surely never mix. A warning while a stall
         is still ahead, an info where it has come or where the log goes on and shows what came of
-        it. Silent where the run masters its prompts, on a filtered log and without rollouts.
+        it. Silent where the run masters its prompts or fell, on a filtered log and without
+        rollouts.
     Why it matters
         The cheapest time to stop or to change a run is its beginning.
     How sure
@@ -74,7 +75,7 @@ def early_forecast(this: Rule, case: Case) -> Iterator[Finding]:
     References
         arXiv 2605.21125, section 3 and corollary 3.3 (the line at 0.35). The model is our own.
     """
-    if case.undefined or case.course.mastered:
+    if case.undefined or case.course.mastered or case.course.fallen:
         return
     first = first_steps(case.steps)
     table = case.steps.select(np.arange(first))

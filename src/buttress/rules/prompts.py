@@ -64,7 +64,8 @@ def group_size_floor(this: Rule, case: Case) -> Iterator[Finding]:
     References
         The expected ACR is the mean of p^G + (1-p)^G over prompts; our own estimate.
     """
-    if collapse_severity(case) is None or case.course.mastered or cause(case):
+    course = case.course
+    if collapse_severity(case) is None or course.mastered or course.fallen or cause(case):
         return
     counts = case.success_counts
     curve = floor_curve(count_prompts(case.groups, counts, late=True)) if counts else None

@@ -16,6 +16,13 @@ SMOOTH_GROUPS = 64
 # many steps on.
 LATE_GROUPS = 32
 LATE_STEPS = 10
+# Ours: a run fell when nearly all groups of its last steps are dead, enough for a late collapse,
+# and the steps before were surely below the line, or nearly; an error from this many logged steps
+# on, since one or two may be an outage. Not when at least this many groups at the end show prompts
+# from before, and half of these prompts were never solved then either.
+FALL_SLACK = 0.1
+FALL_REVISITS = 8
+FALLEN_STEPS = 3
 # Ours: a kind dominates when it holds this share of the tied groups.
 DOMINANT_KIND = 0.6
 # Ours: a run has mastered its prompts when this share of the tied groups of its last third is all
