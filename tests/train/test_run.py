@@ -341,3 +341,16 @@ def test_ways_of_sampling_resume_as_the_same_run(home, tmp_path, monkeypatch, sa
     train(*tiny_run.settings(home, outs[1], **more), resume=True)
     assert tiny_run.weights(outs[0]) == tiny_run.weights(outs[1])
     assert tiny_run.rollouts(outs[0]) == tiny_run.rollouts(outs[1])
+
+
+def test_a_stop_text_ends_completions(home, tmp_path):
+    """A digit that ends them: nothing follows it, and such rollouts are not truncated."""
+    out = tmp_path / "out"
+    train(*tiny_run.settings(home, out, stop=["7", "a"], trainer={"max_completion_length": 12}))
+    texts = [(row["completion"], row["truncated"]) for row in tiny_run.rollouts(out)]
+    ended = [text for text, _ in texts if text[-1:] in ("7", "a")]
+    assert ended
+    assert not any("7" in text[:-1] or "a" in text[:-1] for text, _ in texts)
+    assert not any(cut for text, cut in texts if text in ended)
+    with pytest.raises(UsageError, match="not one token"):
+        train(*tiny_run.settings(home, tmp_path / "other", stop=["ab"]))

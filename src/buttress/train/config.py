@@ -112,6 +112,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Optimizer steps that share one generation; above 1 they are off-policy.
     remedy, loss, sampling
         From ``buttress remedies``.
+    stop
+        Texts of one token each, such as a line break, that end a completion.
     train_only
         Regular expressions; only parameters whose name one of them matches are trained.
     lora
@@ -134,6 +136,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     remedy: Choice = Choice("grpo")
     loss: Choice | None = None
     sampling: Choice | None = None
+    stop: tuple[str, ...] = ()
     train_only: tuple[str, ...] = ()
     lora: dict[str, Any] | None = None
     trainer: dict[str, Any] = {}

@@ -20,21 +20,45 @@ def tokenizer(config: Training, args: Any) -> Any:
     return load_tokenizer(config.model, revision=(args.model_init_kwargs or {}).get("revision"))
 
 
-def model(config: Training, source: Source, args: Any) -> Any:
+def model(config: Training, source: Source, args: Any, tokens: Any) -> Any:
     """Return what TRL takes as its model: a name, or the model itself.
 
     TRL loads names itself, since DeepSpeed and FSDP want to be there when it happens.
     """
+    ends = stop_tokens(config, source, tokens)
     place = locate(config.model)
-    if place.gguf is None and not (Path(place.name) / "adapter_config.json").is_file():
+    plain = place.gguf is None and not (Path(place.name) / "adapter_config.json").is_file()
+    if plain and not ends:
         return place.name
-    if args.beta:
+    if args.beta and not plain:
         message = (
             f"beta above 0 needs a reference model, which TRL loads by itself, and {config.model} "
             "is no plain folder of weights: save it as one first"
         )
         raise source.fault(("trainer", "beta"), message)
-    return load_model(config.model, dtype="float32")
+    loaded = load_model(config.model, dtype="float32")
+    if place.gguf:
+        loaded.is_quantized = False  # its weights are plain numbers now, and can be trained
+    if ends:
+        # TRL ends a completion at every token that the model says ends one
+        own = loaded.generation_config.eos_token_id
+        own = own if isinstance(own, list) else [own]
+        loaded.generation_config.eos_token_id = [*filter(None.__ne__, own), *ends]
+    return loaded
+
+
+def stop_tokens(config: Training, source: Source, tokens: Any) -> list[int]:
+    """Return the tokens of the stop texts; raises `UsageError` for a text of several."""
+    found = []
+    for text in config.stop:
+        ids = tokens.encode(text, add_special_tokens=False)
+        if len(ids) != 1 or ids[0] == tokens.unk_token_id:
+            message = (
+                f"stop {text!r} is not one token of this model ({len(ids)}); take a shorter one"
+            )
+            raise source.fault(("stop",), message)
+        found += ids
+    return found
 
 
 @contextmanager

@@ -7,8 +7,8 @@ repeat generations where these do not fall together; this log is written by the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ ASIDE = "rollouts-after-step-{}.bak"
 
 
 class RolloutLog:
-    """Appends generations to a file; it is the monitor that a trainer calls, and passes it on.
+    """Appends generations to a file.
 
     A fault of the disk is kept in `fault` for the trainer to stop at: what is written stays whole.
 
@@ -34,14 +34,11 @@ class RolloutLog:
         The file.
     correct
         Name of the reward that says whether an answer is correct, if one does.
-    monitor
-        Is called with the same groups.
     """
 
-    def __init__(self, path: Path, correct: str | None = None, monitor: Any = None) -> None:
+    def __init__(self, path: Path, correct: str | None = None) -> None:
         self.path = path
         self.trainer: Any = None
-        self.monitor = monitor
         self.fault: OSError | None = None
         self.last: Groups | None = None
         self._correct = correct
@@ -52,7 +49,7 @@ class RolloutLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def update(self, groups: Groups, *, step: int) -> None:
-        """Write the rollouts of one generation, and hand them to the monitor."""
+        """Write the rollouts of one generation."""
         self.last = groups
         texts = _tails(self.trainer, groups.n_samples)
         lines = [msgspec.json.encode(row) + b"\n" for row in self._rows(groups, step, texts)]
@@ -60,8 +57,16 @@ class RolloutLog:
             _append(self.path, b"".join(lines))
         except OSError as fault:
             self.fault = fault
-        if self.monitor is not None:
-            self.monitor.update(groups, step=step)
+
+    @contextmanager
+    def listening(self, attachment: Any) -> Generator[None]:
+        """Hear of a generation, beside the monitor that an attachment has."""
+        monitor = attachment.monitor
+        attachment.monitor = _Both(self, monitor)
+        try:
+            yield
+        finally:
+            attachment.monitor = monitor
 
     def _rows(
         self, groups: Groups, step: int, texts: list[tuple[Any, Any]]
@@ -89,6 +94,22 @@ class RolloutLog:
                 "reward": rewards[at],
                 **{name: values[at] for name, values in columns.items()},
             }
+
+
+class _Both:
+    """A monitor that is the other one in everything, and tells the log too."""
+
+    def __init__(self, log: RolloutLog, monitor: Any) -> None:
+        self._log = log
+        self._monitor = monitor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._monitor, name)
+
+    def update(self, groups: Groups, *, step: int, **more: Any) -> None:
+        self._log.update(groups, step=step)
+        if self._monitor is not None:
+            self._monitor.update(groups, step=step, **more)
 
 
 def cut_back(path: Path, size: int, step: int) -> Path | None:

@@ -167,7 +167,7 @@ def build(parts: Parts, out: Path) -> Any:
     config = parts.config
     with policy.loading(config):
         trainer = GRPOTrainer(
-            model=policy.model(config, parts.source, parts.args),
+            model=policy.model(config, parts.source, parts.args, parts.tokenizer),
             reward_funcs=list(parts.rewards),
             args=parts.args,
             # a clock: the rows themselves come from the stream of prompts
@@ -182,7 +182,6 @@ def build(parts: Parts, out: Path) -> Any:
         attach(
             trainer,
             config.remedy.name,
-            log,
             loss=config.loss and config.loss.make(),
             **config.remedy.options,
         )

@@ -114,7 +114,12 @@ class ManagedMixin(_Base):
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         if mode_of(self) != "train":
             return super()._generate_and_score_completions(inputs)
-        management, generate = self._management, super()._generate_and_score_completions
+        management, parent = self._management, super()._generate_and_score_completions
+
+        def generate(rows: Any) -> Any:
+            with management.log.listening(self._buttress):
+                return parent(rows)
+
         sampling = management.stream.sampling
         if hasattr(sampling, "offer"):
             return fill(self, management, sampling, generate, len(inputs))
