@@ -70,6 +70,7 @@ def test_a_recipe_trains_for_one_generation(path, home, tmp_path):
         "updates": updates,
         "steps": updates,
         "train_only": [r"layers\.1\."] if config.train_only else [],
+        "stop": ["7"] if config.stop else [],
         "trainer.max_completion_length": 6,
         "trainer.per_device_train_batch_size": config.group_size,
         "trainer.save_steps": 2 * updates,

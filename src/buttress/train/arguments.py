@@ -38,7 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "save_total_limit": 2,
     "report_to": "none",
 }
-ON_CPU = {
+ON_CPU: dict[str, Any] = {
     "use_cpu": True,
     "bf16": False,
     "gradient_checkpointing": False,
@@ -134,8 +134,9 @@ def adapter(config: Training, source: Source) -> Any:
         raise MissingExtraError.of("a [lora] table", "lora") from None
     known = [one.name for one in dataclasses.fields(LoraConfig) if one.init]
     source.check_names(("lora",), config.lora, known)
+    fields: dict[str, Any] = {"task_type": "CAUSAL_LM", **config.lora}
     try:
-        return LoraConfig(**{"task_type": "CAUSAL_LM"} | config.lora)
+        return LoraConfig(**fields)
     except (ValueError, TypeError) as fault:
         raise source.fault(("lora",), f"peft refuses these settings: {fault}") from None
 
