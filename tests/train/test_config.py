@@ -101,6 +101,7 @@ def test_flags_overrule_the_file_and_are_named_in_faults(tmp_path):
     source = Source.read(path)
     source.set(("remedy",), "posterior", "--remedy")
     source.assign("trainer.learning_rate=1e-5")
+    source.assign("data.limit=3")
     source.assign("remedy.decay=0.5")
     with pytest.raises(UsageError, match=r"^--set remedy\.decay: unknown option of posterior"):
         load(source)
@@ -108,6 +109,7 @@ def test_flags_overrule_the_file_and_are_named_in_faults(tmp_path):
     config = load(source)
     assert config.remedy.options == {}
     assert config.trainer == {"learning_rate": 1e-5}
+    assert (config.data.path, config.data.limit) == ("d.jsonl", 3)
     with pytest.raises(UsageError, match="KEY=VALUE"):
         source.assign("steps")
 

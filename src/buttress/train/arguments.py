@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from buttress.errors import MissingExtraError
 from buttress.train.config import Training
@@ -70,6 +70,7 @@ def grpo_arguments(config: Training, source: Source, *, world: int) -> Any:
         raise MissingExtraError.of("buttress train", "trl") from None
     given = dict(config.trainer)
     _check_fields(source, given, (one.name for one in dataclasses.fields(GRPOConfig) if one.init))
+    _check_types(source, given, GRPOConfig)
     sizes = batch_sizes(config, source, world=world)
     fields: dict[str, Any] = {
         **DEFAULTS,
@@ -147,6 +148,16 @@ def _check_fields(source: Source, given: dict[str, Any], known: Iterable[str]) -
             key = ("trainer", name)
             raise source.fault(key, f"{name} is not set in [trainer]; it follows from {OURS[name]}")
     source.check_names(("trainer",), given, known)
+
+
+def _check_types(source: Source, given: dict[str, Any], kind: type) -> None:
+    """Raise `UsageError` for a text where a number belongs: GRPOConfig takes whatever it gets."""
+    hints = get_type_hints(kind)
+    for name, value in given.items():
+        wanted = set(get_args(hints[name]) or (hints[name],)) - {type(None)}
+        if isinstance(value, str) and wanted <= {int, float, bool}:
+            what = " or ".join(sorted(one.__name__ for one in wanted))
+            raise source.fault(("trainer", name), f"{name} must be {what}; got {value!r}")
 
 
 def _save_steps(config: Training, source: Source, fields: dict[str, Any]) -> int | float:

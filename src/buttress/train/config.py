@@ -112,6 +112,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Optimizer steps that share one generation; above 1 they are off-policy.
     remedy, loss, sampling
         From ``buttress remedies``.
+    belief
+        ``module:function`` that asks the policy for the right answer, as `grpo_vps` needs it; see
+        `buttress.hooks.trl.attach`.
     stop
         Texts of one token each, such as a line break, that end a completion.
     train_only
@@ -136,6 +139,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     remedy: Choice = Choice("grpo")
     loss: Choice | None = None
     sampling: Choice | None = None
+    belief: str | None = None
     stop: tuple[str, ...] = ()
     train_only: tuple[str, ...] = ()
     lora: dict[str, Any] | None = None
@@ -270,6 +274,6 @@ def _check_choice(source: Source, key: Key, choice: Choice | None, kinds: tuple[
     try:
         choice.make()
     except UsageError as fault:
-        about = re.findall(r"[\w]+", str(fault))
+        about = re.findall(r"\w+", re.split(" Did you mean| Known:", str(fault))[0])
         named = next((option for option in choice.options if option in about), None)
         raise source.fault((*key, named) if named else key, str(fault)) from None

@@ -16,7 +16,7 @@ from buttress.train.config import Training
 from buttress.train.ending import explained
 from buttress.train.folder import Start
 from buttress.train.ranks import is_main, shared
-from buttress.train.rewards import RewardFunction, reward_functions
+from buttress.train.rewards import RewardFunction, imported, reward_functions
 from buttress.train.rollout_log import NAME, RolloutLog, cut_back
 from buttress.train.rows import problem_rows
 from buttress.train.source import Source
@@ -183,6 +183,7 @@ def build(parts: Parts, out: Path) -> Any:
             trainer,
             config.remedy.name,
             loss=config.loss and config.loss.make(),
+            belief=config.belief and imported(config.belief),
             **config.remedy.options,
         )
     except UsageError as fault:
@@ -218,5 +219,6 @@ def _cut_log(out: Path, start: Start, console: Console | None) -> None:
 
 
 def _say(console: Console | None, *notes: str) -> None:
-    for note in notes if console is not None else ():
-        console.print(safe_text(note), markup=False, highlight=False)
+    if console is not None:
+        for note in notes:
+            console.print(safe_text(note), markup=False, highlight=False)

@@ -59,14 +59,10 @@ class Source:
 
     def set(self, key: Key, value: Any, origin: str) -> None:
         """Overwrite one value; what was said below it in the file is gone."""
-        table = self.values
+        table: dict[str, Any] = self.values
         for part in key[:-1]:
-            inner = table.get(part)
-            if not isinstance(inner, dict):
-                # `remedy = "avspo"` and `remedy.alpha` mean the table with that name
-                inner = {"name": inner} if isinstance(inner, str) else {}
-                table[part] = inner
-            table = inner
+            table[part] = _as_table(part, table.get(part))
+            table = table[part]
         table[key[-1]] = value
         self.origins = {
             one: at for one, at in self.origins.items() if one[: len(key)] != key or one == key
@@ -119,6 +115,13 @@ class Source:
             if name not in known:
                 where = f"setting of [{'.'.join(key)}]" if key else "setting"
                 raise self.unknown((*key, name), known, where)
+
+
+def _as_table(name: str, value: Any) -> dict[str, Any]:
+    """Return a setting as a table: of a short form, ``remedy = "avspo"``, what it stands for."""
+    if isinstance(value, dict):
+        return value
+    return {"path" if name == "data" else "name": value} if isinstance(value, str) else {}
 
 
 def toml_value(text: str) -> Any:

@@ -110,6 +110,7 @@ class ManagedMixin(_Base):
     """In front of a trainer's class; `manage` puts it there."""
 
     _management: Management
+    _buttress: Any
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         if mode_of(self) != "train":
