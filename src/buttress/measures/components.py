@@ -24,7 +24,9 @@ class ComponentCounts(Additive):
         counts = {}
         for name in reward_names(groups):
             summary = GroupSummary.of(groups, tolerance, name)
-            counts[name] = np.array([summary.tied.sum(), summary.eligible.sum()])
+            counts[name] = np.array(
+                [np.count_nonzero(summary.tied), np.count_nonzero(summary.eligible)]
+            )
         return cls(counts)
 
     @property

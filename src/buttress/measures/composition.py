@@ -51,9 +51,9 @@ class Composition:
         return cls(
             tolerance,
             Levels.of(summary),
-            int(mixed.sum()),
-            int(summary.unscorable.sum()),
-            int(summary.singleton.sum()),
+            int(np.count_nonzero(mixed)),
+            int(np.count_nonzero(summary.unscorable)),
+            int(np.count_nonzero(summary.singleton)),
             decided,
             ValueCounts(summary.low[open_]),
             ValueCounts(ranges),

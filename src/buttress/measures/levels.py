@@ -50,7 +50,10 @@ class Levels(NamedTuple):
             low, high = self.low, self.high
             right = tolerance.equal(np.minimum(value, high), high)
         wrong = tolerance.equal(low, np.maximum(value, low))
-        return np.select([wrong, right], [0, 1], 2)
+        kind = np.full(np.shape(value), 2, dtype=np.int64)
+        kind[right] = 1
+        kind[wrong] = 0
+        return kind
 
 
 def kinds(groups: Groups, summary: GroupSummary, levels: Levels | None = None) -> NDArray[np.int64]:

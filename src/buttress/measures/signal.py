@@ -36,8 +36,9 @@ class SignalCounts(Additive):
         if length is None:
             counted = tokens = np.zeros(len(groups), dtype=np.int64)
         else:
-            # no completion is longer: such an entry is damage, and its sum would overflow
-            length = np.where((length >= 0) & (length < LONGEST), length, np.nan)
+            if not (len(length) and length.min() >= 0 and length.max() < LONGEST):
+                # no completion is longer: such an entry is damage, and its sum would overflow
+                length = np.where((length >= 0) & (length < LONGEST), length, np.nan)
             counted, tokens = sum_in_groups(length, groups)
         return cls(
             rollouts=groups.n_samples,

@@ -100,6 +100,6 @@ def _prompts(groups: Groups) -> tuple[list[str], NDArray[np.int64]]:
     known = dict.fromkeys(names)
     if len(known) < len(names):  # 1 and "1", or a label given twice
         at = dict(zip(known, range(len(known)), strict=True))
-        place[np.flatnonzero(visits)] = [at[name] for name in names]
+        place[np.flatnonzero(visits)] = list(map(at.__getitem__, names))
         names = list(known)
     return names, place[groups.prompt]
