@@ -47,10 +47,22 @@ def acr_after(groups: Groups, advantages: NDArray[Any], tolerance: Tolerance) ->
     `advantages` has shape ``(sample,)`` or ``(sample, token)``. The denominator is that of the ACR.
     """
     eligible = GroupSummary.of(groups, tolerance).eligible
-    moved = advantages.reshape(groups.n_samples, -1).any(axis=1)
-    speaks = np.zeros(len(groups), dtype=bool)
-    speaks[groups.group_of[moved]] = True
-    return ratio(int((eligible & ~speaks).sum()), int(eligible.sum()))
+    silent = silent_groups(groups, advantages)
+    return ratio(int((eligible & silent).sum()), int(eligible.sum()))
+
+
+def silent_groups(groups: Groups, advantages: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return the groups all of whose advantages are exactly 0 (NaN counts as 0).
+
+    `advantages` has shape ``(sample,)`` or ``(sample, token)``.
+    """
+    silent = np.ones(len(groups), dtype=bool)
+    if advantages.ndim == 1:
+        moved = np.flatnonzero((advantages != 0) & (advantages == advantages))
+    else:
+        moved = np.flatnonzero(advantages.reshape(groups.n_samples, -1).any(axis=1))
+    silent[groups.group_of[moved]] = False
+    return silent
 
 
 def reading_metrics(reading: Mapping[str, Any]) -> dict[str, float]:
