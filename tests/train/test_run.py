@@ -51,6 +51,12 @@ def test_every_rollout_is_logged_once_and_reads_back(straight):
         np.testing.assert_allclose(part.columns["advantage"], expected(part), atol=1e-4)
 
 
+def test_nothing_else_lies_in_the_directory(straight):
+    out, _ = straight
+    names = {path.name for path in out.iterdir() if not path.name.startswith("checkpoint-")}
+    assert names == {".buttress-train.json", "model", "rollouts.jsonl", "trainer_state.json"}
+
+
 def test_metrics_of_the_run_are_found_beside_the_rollouts(straight):
     out, _ = straight
     run = bt.read(out)
@@ -103,7 +109,7 @@ def test_without_the_state_of_the_prompts_a_resumed_run_would_differ(
     with pytest.raises(ButtressError):
         train(*given)
     monkeypatch.delenv("FAIL_AT")
-    state = out / "checkpoint-2" / "buttress_prompts.json"
+    state = out / "checkpoint-2" / ".buttress-prompts.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"taken": 0}))
     train(*given, resume=True)
     assert tiny_run.weights(out) != tiny_run.weights(first)

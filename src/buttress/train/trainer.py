@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-STATE = "buttress_prompts.json"
+STATE = ".buttress-prompts.json"  # hidden, as `folder.RECORD` is
 
 
 class StoppedError(RankError):
@@ -127,6 +127,10 @@ class ManagedMixin(_Base):
         output = generate(management.rows(self, len(inputs)))
         management.learn()
         return output
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        if self.args.push_to_hub:  # elsewhere it would lie among the logs
+            super().create_model_card(*args, **kwargs)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         loss = super().training_step(*args, **kwargs)
