@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Groups": "buttress.groups",
-    "Monitor": "buttress.hooks.monitor",
-    "Policy": "buttress.hooks.policies",
+    "Monitor": "buttress.hooks",
+    "Policy": "buttress.hooks",
     "Problem": "buttress.groups",
     "Run": "buttress.groups",
     "Tolerance": "buttress.groups",
@@ -44,8 +44,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from buttress.groups import Groups, Problem, Run, Tolerance
-    from buttress.hooks.monitor import Monitor
-    from buttress.hooks.policies import Policy
+    from buttress.hooks import Monitor, Policy
     from buttress.logs import read
     from buttress.measures import collapse_rate, composition
     from buttress.remedies import advantages, estimator

@@ -62,8 +62,9 @@ class Acting:
     def _act(self, step: int, policy: Policy, evidence: Mapping[str, float]) -> None:
         for action in policy.actions:
             kind = kind_of(action)
-            said = f"{policy.name}: {policy.condition} for {policy.for_steps} steps; "
-            said += str(action) if kind in ("switch", "sampling") else kind
+            name = "" if policy.name == str(policy.condition) else f"{policy.name}: "
+            what = str(action) if kind in ("switch", "sampling") else kind
+            said = f"{name}{policy.condition} for {policy.for_steps} steps; {what}"
             event = Event(step, policy.name, kind, said, evidence)
             self.note(event)
             if isinstance(action, Switch | Sampling):

@@ -55,14 +55,12 @@ class Outbox:
         first: float = 1.0,
         longest: float = 60.0,
         lives: int = 3,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = type(sink).__name__
         self.written = 0
         self.dropped = 0
         self._sink, self._limit, self._size = sink, limit, size
         self._first, self._longest, self._lives = first, longest, lives
-        self._clock = clock
         self._queue: deque[Row] = deque()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -100,7 +98,7 @@ class Outbox:
 
         What is still queued then counts as dropped.
         """
-        end = self._clock() + (self._limit if wait is None else wait)
+        end = time.monotonic() + (self._limit if wait is None else wait)
         with self._change:
             self._closing = True
             self._change.notify_all()
@@ -109,8 +107,8 @@ class Outbox:
                     target=self._work, name=f"buttress {self.name}", daemon=True
                 )
                 self._thread.start()
-            while not self._closed and self._clock() < end:
-                self._change.wait(max(0.0, min(end - self._clock(), 0.1)))
+            while not self._closed and time.monotonic() < end:
+                self._change.wait(max(0.0, min(end - time.monotonic(), 0.1)))
             self._closed = True
             self.dropped += len(self._queue)
             self._queue.clear()
@@ -134,7 +132,7 @@ class Outbox:
         with self._change:
             if self._thread is not me:
                 return
-            self._since = self._clock()
+            self._since = time.monotonic()
         _attempt(self._sink.close)
         with self._change:
             self._closed = True
@@ -142,14 +140,14 @@ class Outbox:
 
     def _next(self, me: threading.Thread, pause: float) -> Row | None:
         """Wait out the pause, then for a row; None when there will be none."""
-        end = self._clock() + pause
+        end = time.monotonic() + pause
         with self._change:
             while self._thread is me:
-                left = end - self._clock()
+                left = end - time.monotonic()
                 if left > 0 and not self._closing:
                     self._change.wait(left)
                 elif self._queue and not self._closed:
-                    self._since = self._clock()
+                    self._since = time.monotonic()
                     return self._queue.popleft()
                 elif self._closing:
                     return None
@@ -157,7 +155,7 @@ class Outbox:
                     self._change.wait()
         return None
 
-    def _note(self, fault: Exception | None, pause: float) -> float:
+    def _note(self, fault: BaseException | None, pause: float) -> float:
         if fault is None:
             self.written += 1
             return 0.0
@@ -170,7 +168,7 @@ class Outbox:
 
     def _look_after(self) -> None:
         """Take the thread from a sink that hangs."""
-        if self._since is None or self._clock() - self._since <= self._limit:
+        if self._since is None or time.monotonic() - self._since <= self._limit:
             return
         self._since, self._thread = None, None
         self._lives -= 1
@@ -219,9 +217,9 @@ class Post:
             box.close(wait)
 
 
-def _attempt(call: Callable[[], None]) -> Exception | None:
+def _attempt(call: Callable[[], None]) -> BaseException | None:
     try:
         call()
-    except Exception as fault:
+    except BaseException as fault:  # SystemExit too: it would end our thread, not the sink's fault
         return fault
     return None
