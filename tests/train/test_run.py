@@ -109,8 +109,10 @@ def test_without_the_state_of_the_prompts_a_resumed_run_would_differ(
     with pytest.raises(ButtressError):
         train(*given)
     monkeypatch.delenv("FAIL_AT")
-    state = out / "checkpoint-2" / ".buttress-prompts.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"taken": 0}))
+    state = out / "checkpoint-2" / ".buttress-state.json"
+    saved = json.loads(state.read_text())
+    saved["prompts"]["taken"] = 0
+    state.write_text(json.dumps(saved))
     train(*given, resume=True)
     assert tiny_run.weights(out) != tiny_run.weights(first)
 
@@ -360,3 +362,32 @@ def test_a_stop_text_ends_completions(home, tmp_path):
     assert not any(cut for text, cut in texts if text in ended)
     with pytest.raises(UsageError, match="not one token"):
         train(*tiny_run.settings(home, tmp_path / "other", stop=["ab"]))
+
+
+def test_the_monitor_counts_every_generation_and_survives_a_resume(home, tmp_path, monkeypatch):
+    from buttress.train import watching
+
+    monitors = []
+    made = watching.monitor_of
+    monkeypatch.setattr(
+        watching, "monitor_of", lambda *given: monitors.append(made(*given)) or monitors[-1]
+    )
+    outs = tmp_path / "straight", tmp_path / "resumed"
+    more = {"reward": f"{home / 'rewards.py'}:failing", "monitor": {"warmup": 0, "window": 10}}
+    train(*tiny_run.settings(home, outs[0], **more))
+    monkeypatch.setenv("FAIL_AT", "4")
+    with pytest.raises(ButtressError):
+        train(*tiny_run.settings(home, outs[1], **more))
+    monkeypatch.delenv("FAIL_AT")
+    train(*tiny_run.settings(home, outs[1], **more), resume=True)
+    first, _, last = monitors
+    assert first.metrics() == pytest.approx(last.metrics(), nan_ok=True)
+    acr = bt.collapse_rate(bt.read(outs[0] / "rollouts.jsonl").groups)
+    assert first.metrics()["buttress/acr_run"] == pytest.approx(acr)
+    with pytest.raises(UsageError, match=r"monitor: .*windwo"):
+        train(*tiny_run.settings(home, tmp_path / "other", monitor={"windwo": 3}))
+
+
+def test_without_a_monitor_the_rollouts_are_logged_all_the_same(home, tmp_path):
+    train(*tiny_run.settings(home, tmp_path / "out", monitor=False, steps=1))
+    assert len(tiny_run.rollouts(tmp_path / "out")) == 8

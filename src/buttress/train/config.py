@@ -124,7 +124,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trainer
         Fields of TRL's GRPOConfig.
     monitor
-        Options of the monitor, or false for none.
+        Options of `buttress.Monitor`, with `policies` as a list of tables; false for none.
     """
 
     model: str
@@ -144,7 +144,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     train_only: tuple[str, ...] = ()
     lora: dict[str, Any] | None = None
     trainer: dict[str, Any] = {}
-    monitor: bool = True
+    monitor: bool | dict[str, Any] = True
 
     @property
     def rows(self) -> int:

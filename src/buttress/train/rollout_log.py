@@ -7,8 +7,8 @@ repeat generations where these do not fall together; this log is written by the 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ ASIDE = "rollouts-after-step-{}.bak"
 
 
 class RolloutLog:
-    """Appends generations to a file.
+    """Appends generations to a file; it is what a trainer calls its monitor, or a part of it.
 
     A fault of the disk is kept in `fault` for the trainer to stop at: what is written stays whole.
 
@@ -48,7 +48,7 @@ class RolloutLog:
         """Bytes written so far."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def update(self, groups: Groups, *, step: int) -> None:
+    def update(self, groups: Groups, *, step: int, **_: Any) -> None:
         """Write the rollouts of one generation."""
         self.last = groups
         texts = _tails(self.trainer, groups.n_samples)
@@ -57,16 +57,6 @@ class RolloutLog:
             _append(self.path, b"".join(lines))
         except OSError as fault:
             self.fault = fault
-
-    @contextmanager
-    def listening(self, attachment: Any) -> Generator[None]:
-        """Hear of a generation, beside the monitor that an attachment has."""
-        monitor = attachment.monitor
-        attachment.monitor = _Both(self, monitor)
-        try:
-            yield
-        finally:
-            attachment.monitor = monitor
 
     def _rows(
         self, groups: Groups, step: int, texts: list[tuple[Any, Any]]
@@ -94,22 +84,6 @@ class RolloutLog:
                 "reward": rewards[at],
                 **{name: values[at] for name, values in columns.items()},
             }
-
-
-class _Both:
-    """A monitor that is the other one in everything, and tells the log too."""
-
-    def __init__(self, log: RolloutLog, monitor: Any) -> None:
-        self._log = log
-        self._monitor = monitor
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._monitor, name)
-
-    def update(self, groups: Groups, *, step: int, **more: Any) -> None:
-        self._log.update(groups, step=step)
-        if self._monitor is not None:
-            self._monitor.update(groups, step=step, **more)
 
 
 def cut_back(path: Path, size: int, step: int) -> Path | None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from buttress.errors import UsageError
 from buttress.report.hostile import safe_text
-from buttress.train import arguments, dynamic, folder, policy
+from buttress.train import arguments, dynamic, folder, policy, watching
 from buttress.train.config import Training
 from buttress.train.ending import explained
 from buttress.train.folder import Start
@@ -112,6 +112,7 @@ def train(
     parts, start = prepare(config, source, resume=resume, accept=accept_changes)
     out = Path(config.out)
     console = console if is_main() else None
+    reached = start.step
     try:
         _say(console, *parts.notes, *start.notes)
         if not start.done:
@@ -121,12 +122,13 @@ def train(
             _cut_log(out, start, console)
             with explained(out, trainer):
                 trainer.train(resume_from_checkpoint=start.checkpoint and str(start.checkpoint))
+                reached = trainer.state.global_step
                 trainer.save_state()
                 trainer.save_model(str(out / folder.MODEL))
     finally:
         for reward in parts.rewards:
             reward.close()
-    return Trained(str(out), config.steps, start.step, is_main())
+    return Trained(str(out), reached, start.step, is_main())
 
 
 def prepare(
@@ -178,10 +180,12 @@ def build(parts: Parts, out: Path) -> Any:
     policy.freeze(trainer.model, config, parts.source)
     verifier = next((one.__name__ for one in parts.rewards if one.verifies), None)
     log = RolloutLog(out / NAME, verifier)
+    monitor = watching.monitor_of(config, parts.source, log)
     try:
         attach(
             trainer,
             config.remedy.name,
+            monitor,
             loss=config.loss and config.loss.make(),
             belief=config.belief and imported(config.belief),
             **config.remedy.options,

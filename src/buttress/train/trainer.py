@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from buttress.hooks.monitor import Monitor
 from buttress.hooks.trl_rollouts import mode_of
 from buttress.train import folder
 from buttress.train.dynamic import fill
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-STATE = ".buttress-prompts.json"  # hidden, as `folder.RECORD` is
+STATE = ".buttress-state.json"  # hidden, as `folder.RECORD` is
 
 
 class StoppedError(RankError):
@@ -96,31 +97,31 @@ class Management:
             return
         base = Path(trainer._get_output_dir(trial=trial))
         place = base / f"checkpoint-{trainer.state.global_step}"
-        (place / STATE).write_text(json.dumps(self.stream.state_dict()), encoding="utf-8")
+        state: dict[str, Any] = {"prompts": self.stream.state_dict()}
+        if isinstance(trainer._buttress.monitor, Monitor):
+            state["monitor"] = trainer._buttress.monitor.state_dict()
+        (place / STATE).write_text(json.dumps(state), encoding="utf-8")
         folder.mark(place, self.record, self.log.size)
 
     def load(self, trainer: Any, checkpoint: str | None) -> None:
-        """Take over the state of the prompts from a checkpoint."""
-        if checkpoint is not None and trainer.accelerator.is_main_process:
-            text = (Path(checkpoint) / STATE).read_text(encoding="utf-8")
-            self.stream.load_state_dict(json.loads(text))
+        """Take over the state of the prompts and of the monitor from a checkpoint."""
+        if checkpoint is None or not trainer.accelerator.is_main_process:
+            return
+        state = json.loads((Path(checkpoint) / STATE).read_text(encoding="utf-8"))
+        self.stream.load_state_dict(state["prompts"])
+        if "monitor" in state and isinstance(trainer._buttress.monitor, Monitor):
+            trainer._buttress.monitor.load_state_dict(state["monitor"])
 
 
 class ManagedMixin(_Base):
     """In front of a trainer's class; `manage` puts it there."""
 
     _management: Management
-    _buttress: Any
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         if mode_of(self) != "train":
             return super()._generate_and_score_completions(inputs)
-        management, parent = self._management, super()._generate_and_score_completions
-
-        def generate(rows: Any) -> Any:
-            with management.log.listening(self._buttress):
-                return parent(rows)
-
+        management, generate = self._management, super()._generate_and_score_completions
         sampling = management.stream.sampling
         if hasattr(sampling, "offer"):
             return fill(self, management, sampling, generate, len(inputs))
