@@ -72,7 +72,7 @@ def test_numbers_of_the_window_are_those_of_the_measures(run):
     np.testing.assert_equal(found["buttress/acr_early"], found["buttress/acr_run"])
     np.testing.assert_equal(found["buttress/effective_batch_window"], signal.effective_batch)
     np.testing.assert_equal(
-        found["buttress/unscorable_window"], ratio(signal.unscorable, signal.rollouts)
+        found["buttress/unscorable_share_window"], ratio(signal.unscorable, signal.rollouts)
     )
     tokens = math.nan if signal.tokens_wasted is None else signal.tokens_wasted
     np.testing.assert_equal(found["buttress/wasted_tokens"], float(tokens))

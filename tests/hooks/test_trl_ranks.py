@@ -166,3 +166,29 @@ def test_token_advantages_of_both_ranks_are_those_of_all_rows_at_once(ranks, nam
         got = joined_columns(pair, "advantages", want.ndim)
         np.testing.assert_allclose(got, want, atol=2e-4, rtol=2e-3)
         assert np.abs(want).max() > 0.1
+
+
+# --- monitors ------------------------------------------------------------------------------------
+
+
+def test_what_policies_ask_for_is_done_on_both_ranks(ranks):
+    first, second = (found["acting"] for found in ranks[0])
+    for found in (first, second):
+        assert found["steps"] == 4
+        assert found["moved"] == [False, False, True, True]
+        assert found["saved"] == ["checkpoint-4"]
+    assert (first["counted"], second["counted"]) == (4, None)
+    assert first["logged"] == [1.0] * 4
+
+
+@pytest.mark.parametrize("size", ["4", "None"])
+def test_a_wrapped_reward_function_rebuilds_groups_over_ranks(ranks, size):
+    outside, inside = ranks[0][0]["wrapped"][size]
+    assert outside == pytest.approx(inside)
+    assert 0 < outside["acr_run"] < 1
+    assert ranks[0][1]["wrapped"][size][0]["acr_run"] is None
+
+
+def test_monitors_of_two_ranks_are_one_monitor_when_put_together(ranks):
+    for found in ranks[0]:
+        assert found["apart"]["together"] == pytest.approx(found["apart"]["alone"])

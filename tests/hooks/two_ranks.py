@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.hooks import tiny, two_ranks_tokens
+from tests.hooks import tiny, two_ranks_monitor, two_ranks_tokens
 
 # 3 groups of 4 over 2 ranks of 6 rows: the middle group lies on both
 ROWS = tiny.table(23, 4, 12, missing=0.1)
@@ -103,7 +103,7 @@ def one_rank_faulty(folder: Path) -> dict[str, Any]:
 def main(folder: Path) -> None:
     warnings.simplefilter("ignore")
     found = {}
-    more = two_ranks_tokens.SCENARIOS
+    more = (*two_ranks_tokens.SCENARIOS, *two_ranks_monitor.SCENARIOS)
     for scenario in (straddling, resumed, one_group, one_rank_faulty, *more):
         place = folder / "straddling" if scenario is resumed else folder / scenario.__name__
         found[scenario.__name__] = scenario(place)

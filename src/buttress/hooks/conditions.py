@@ -27,7 +27,7 @@ RULES = {
     "component-collapse": f"acr_correctness_window > {at.COMPONENT_DEAD} and "
     f"acr_window < {round(at.COMPONENT_DEAD - at.COMPONENT_GAP, 9)}",
     "near-tie-blow-up": f"near_tied_window > {at.NEAR_TIED_SHARE}",
-    "unscorable-rewards": f"unscorable_window > {at.UNSCORABLE_SHARE}",
+    "unscorable-rewards": f"unscorable_share_window > {at.UNSCORABLE_SHARE}",
 }
 
 

@@ -51,13 +51,14 @@ class Ledger:
         self.held = 0  # rollouts that wait
         self.added = 0  # batches
         self._block = 0  # that of the waiting groups
-        self.step: int | None = None  # the last one, which may still grow
+        self.step: int | None = None  # the last one
+        self._open = False  # it may still grow
         self._parts: list[Groups] = []  # of that step
         self._current: StepStatistics | None = None
 
     def add(self, step: int, groups: Groups) -> bool:
         """Take in a batch of one step; False where the step was over and counted before."""
-        if step != self.step and step in self.steps:
+        if not (self._open and step == self.step) and step in self.steps:
             self.repeated += groups.n_samples
             return False
         summary = GroupSummary.of(groups, self.tolerance)
@@ -68,7 +69,8 @@ class Ledger:
             self.settle()
         if step != self.step:
             self.steps.add(step)
-            self.step, self._parts, self._current = step, [], None
+            self.step, self._open = step, True
+            self._parts, self._current = [], None
         self._block = block
         self._parts.append(part)
         self._waiting.append(part)
@@ -177,9 +179,9 @@ class Ledger:
         if other.step is None or theirs is None:
             return
         if mine is not None and self.step == other.step:
-            self._current = mine + theirs
+            self._current, self._open = mine + theirs, self._open or other._open
         elif self.step is None or other.step > self.step:
-            self.step, self._current = other.step, theirs
+            self.step, self._current, self._open = other.step, theirs, other._open
 
     def state(self) -> dict[str, Any]:
         """Return plain Python objects that JSON can hold."""
@@ -187,6 +189,7 @@ class Ledger:
         current = self.current()
         return {
             "steps": self.steps.ranges,
+            "step": self.step,
             "repeated": self.repeated,
             "levels": levels_state(self.levels),
             "prompts": self.prompts.state(),
@@ -213,6 +216,7 @@ class Ledger:
         one.levels = levels_from(state["levels"])
         one.prompts = PromptStore.restored(state["prompts"], self.prompts.limit)
         one._series = Series.restored(state["series"])
+        one.step = None if state["step"] is None else int(state["step"])
         one._old, one._current = old, current
         one._blocks = {int(key): from_state(part, self.tolerance) for key, part in state["blocks"]}
         one._ties = {int(block): [int(a), int(b)] for block, a, b in state["ties"]}

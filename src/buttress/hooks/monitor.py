@@ -173,7 +173,7 @@ class Monitor:
         """Return every number under a stable name, NaN where it is unknown.
 
         ``buttress/acr``, ``all_wrong``, ``all_correct``, ``tied_between``, ``near_tied`` are shares
-        of the groups with two or more scorable rollouts; ``unscorable``, ``effective_batch`` and
+        of the groups with two or more scorable rollouts; ``unscorable_share``, ``effective_batch`` and
         ``truncated`` of the rollouts; ``acr_after`` is the ACR by the advantages;
         ``acr/<component>`` that of a reward component. All are of the last step; ``<name>_window``
         is of the last steps, ``acr_early`` of the first 100, ``acr_run`` of all. ``prompts``,
@@ -184,7 +184,7 @@ class Monitor:
         """
         found: dict[str, float] = {}
         with self.faults.shield("compute its metrics", "some are missing"):
-            found = self._readout.metrics() | self._reading()
+            found = self._reading() | self._readout.metrics()
             found |= {"alerts": self._acting.fired, "sink_rows_lost": self._post.lost}
         return {f"buttress/{name}": float(value) for name, value in found.items()}
 
@@ -242,12 +242,13 @@ class Monitor:
         """Return a monitor of both, without policies and sinks."""
         if not isinstance(other, Monitor):
             return NotImplemented
-        both = self._like()
+        both = self.like()
         both.merge(self)
         both.merge(other)
         return both
 
-    def _like(self) -> Self:
+    def like(self) -> Self:
+        """Return an empty monitor that counts alike, without policies and sinks."""
         return type(self)(
             policies=[],
             window=self._ledger.window,

@@ -110,6 +110,8 @@ class ButtressGRPOMixin(_Base):
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         # before an environment or a rollout function edits the rows
         rows = [dict(row) for row in inputs]
+        if self._buttress is not None:
+            self._buttress.prepare(self)
         output = super()._generate_and_score_completions(inputs)
         if self._buttress is not None:
             self._buttress.apply(self, rows, output)
@@ -121,10 +123,16 @@ class ButtressGRPOMixin(_Base):
             loss = self._buttress.compute_loss(self, model, inputs)
         return super()._compute_loss(model, inputs) if loss is None else loss
 
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if self._buttress is not None:
+            logs.update(self._buttress.log_line(self))
+        super().log(logs, *args, **kwargs)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
+        # before trainer_state.json, which comes last: a checkpoint that has it can be resumed from
         if self._buttress is not None:
             self._buttress.save(self, trial)
+        super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -157,9 +165,14 @@ def attach(
         A name in ``buttress remedies``, or an object of the catalogue (an estimator, a `Loss`, an
         internal reward).
     monitor
-        An object with ``update(groups, step=...)``; called on the main process after every
-        generation of training, with prompt ids and the columns ``length``, ``truncated``,
-        ``reward/<name>`` and ``advantage``, and ``entropy`` where the remedy asked for it.
+        A `buttress.Monitor`. It sees the generations of all ranks, with prompt ids and the columns
+        ``length``, ``truncated``, ``reward/<name>``, ``advantage`` (and ``entropy`` where the
+        remedy asked for it). Its numbers stand in the log lines of training, under the names of
+        `Monitor.metrics` unless TRL's mean over the logging steps has that name; its state is saved
+        and resumed with the checkpoints; what its policies ask for is done: ``stop`` finishes the
+        optimizer step, saves a checkpoint and ends the run, `Switch` and `Sampling` take effect
+        with the next generation. Any other object with ``update(groups, step=...)`` is called in
+        the same place, on the main process.
     loss
         A loss beside the advantages of `remedy`: its name, or a `Loss` object with its options,
         ``attach(trainer, "avspo", loss="sapo")``. Its KL weight and its completion cap are those of

@@ -8,11 +8,15 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from buttress.errors import UsageError
 from buttress.groups import DEFAULT_TOLERANCE
 from buttress.hooks import metrics, trl_logs, trl_loss, trl_rollouts, trl_tokens
 from buttress.hooks.faults import Faults
+from buttress.hooks.monitor import Monitor
+from buttress.hooks.sinks import known
+from buttress.hooks.trl_acting import TrlActing
 from buttress.hooks.trl_checks import check_monitor, check_trainer
-from buttress.hooks.trl_plan import resolve
+from buttress.hooks.trl_plan import Plan, resolve
 from buttress.hooks.trl_rollouts import Generation
 from buttress.measures import Levels
 from buttress.remedies.losses import Loss
@@ -40,14 +44,24 @@ class Attachment:
     ) -> None:
         check_trainer(trainer)
         check_monitor(monitor)
-        self.plan = resolve(trainer, remedy, options, loss, belief)
-        self.estimator = self.plan.estimator
+        self.use(resolve(trainer, remedy, options, loss, belief))
         self.monitor = monitor
-        self.tolerance = getattr(self.estimator, "tolerance", DEFAULT_TOLERANCE)
         self.levels = Levels(math.nan, math.nan)  # lowest and highest reward of the run
         self.generations = 0
         self.faults = Faults(speaks=trainer.accelerator.is_main_process)
+        self.acting = TrlActing(trainer, monitor, self.plan, self.faults)
         self._scored: tuple[Any, Any] | None = None
+        self._logged: int | None = None  # the last step of the monitor in the logs
+
+    def use(self, plan: Plan) -> None:
+        """Compute advantages by this plan from now on."""
+        self.plan, self.estimator = plan, plan.estimator
+        self.tolerance = getattr(self.estimator, "tolerance", DEFAULT_TOLERANCE)
+
+    def prepare(self, trainer: Any) -> None:
+        """Do what the monitor's policies asked for, before a generation."""
+        if trl_rollouts.mode_of(trainer) == "train":
+            self.acting.carry_out(trainer, self)
 
     def keep(self, matrix: Any, completion_ids: Any) -> None:
         """Keep what `_calculate_rewards` returned, and the completions that it was given."""
@@ -71,12 +85,36 @@ class Attachment:
             self._log(trainer, generation, advantages)
         with self.faults.shield("fill the completions table", "its columns lack rows"):
             trl_logs.fill_table(trainer, generation, n_rows)
-        if self.monitor is None or generation is None or generation.mode != "train":
+        if trl_rollouts.mode_of(trainer) == "train":
+            self._watch(trainer, generation, advantages)
+
+    def _watch(self, trainer: Any, generation: Generation | None, advantages: Any) -> None:
+        """Update the monitor, which counts on the main process for all."""
+        monitor = self.monitor
+        if monitor is None:
             return
-        if trainer.accelerator.is_main_process:
+        if generation is not None and trainer.accelerator.is_main_process:
             with self.faults.shield("update the monitor", "the monitor missed a step"):
                 groups = generation.with_advantages(advantages)
-                self.monitor.update(groups, step=generation.step)
+                if isinstance(monitor, Monitor):
+                    monitor.total_steps = monitor.total_steps or trainer.state.max_steps or None
+                    reading = {} if advantages is None else self.estimator
+                    monitor.update(groups, step=generation.step, reading=reading)
+                else:
+                    monitor.update(groups, step=generation.step)
+        self.acting.share(trainer, monitor)
+
+    def log_line(self, trainer: Any) -> dict[str, float]:
+        """Return the monitor's numbers for a log line of training, none if they are in one."""
+        monitor = self.monitor
+        if not isinstance(monitor, Monitor) or not trainer.accelerator.is_main_process:
+            return {}
+        if trl_rollouts.mode_of(trainer) != "train" or monitor.last_step == self._logged:
+            return {}
+        self._logged = monitor.last_step
+        with self.faults.shield("log its monitor", "its numbers are missing"):
+            return known(monitor.metrics())
+        return {}
 
     def compute_loss(self, trainer: Any, model: Any, inputs: Mapping[str, Any]) -> Any:
         """Return the remedy's loss of a micro-batch, or None where TRL's own must be used."""
@@ -171,7 +209,7 @@ class Attachment:
     # --- with the trainer's checkpoint ---
 
     def save(self, trainer: Any, trial: Any) -> None:
-        """Write the state into the checkpoint that the trainer just wrote."""
+        """Write the state into the checkpoint that the trainer is about to write."""
         if not trainer.args.should_save:
             return
         with self.faults.shield("save its state", "a resumed run will start the remedy afresh"):
@@ -181,10 +219,16 @@ class Attachment:
                 "estimator": self.estimator.state_dict(),
                 "generations": self.generations,
                 "levels": levels,
+                "acting": self.acting.state(),
             }
+            if hasattr(self.monitor, "state_dict"):
+                state["monitor"] = self.monitor.state_dict()
             folder = Path(trainer._get_output_dir(trial=trial))
             path = folder / f"checkpoint-{trainer.state.global_step}" / STATE_FILE
-            path.write_text(json.dumps(state), encoding="utf-8")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            half = path.with_suffix(".half")
+            half.write_text(json.dumps(state), encoding="utf-8")
+            half.replace(path)
 
     def load(self, trainer: Any, checkpoint: str | None) -> None:
         """Take over the state of a checkpoint; without one, warn and start afresh.
@@ -201,11 +245,22 @@ class Attachment:
             with self.faults.shield(doing, instead):
                 text = (Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8")
                 found = [json.loads(text)]
+                self._load_monitor(found[0].pop("monitor", None))
         (state,) = broadcast_object_list(found)
         if state is None:
             return
         with self.faults.shield(doing, instead):
+            if "acting" in state:
+                self.acting.restore(trainer, self, state["acting"])
             self.estimator.load_state_dict(state["estimator"])
             self.generations = int(state["generations"])
             levels = (math.nan if level is None else float(level) for level in state["levels"])
             self.levels = Levels(*levels)
+
+    def _load_monitor(self, state: Any) -> None:
+        if not hasattr(self.monitor, "load_state_dict"):
+            return
+        with self.faults.shield("resume its monitor", "the monitor starts afresh"):
+            if state is None:
+                raise UsageError("the checkpoint holds no state of a monitor")
+            self.monitor.load_state_dict(state)
