@@ -8,6 +8,7 @@ from typing import Any
 
 from buttress.train.config import Training, load
 from buttress.train.source import Source
+from tests.helpers import require
 from tests.hooks import tiny
 
 REWARDS = '''
@@ -72,6 +73,14 @@ def settings(folder: Path, out: Path, **more: Any) -> tuple[Training, Source]:
     """Return the same as typed settings, and their source."""
     source = Source(values(folder, out, **more))
     return load(source), source
+
+
+def train(*settings: Any, **options: Any) -> Any:
+    """Train in this process; skips the test where TRL is missing."""
+    require("trl")
+    from buttress.train.run import train as run
+
+    return run(*settings, **options)
 
 
 def toml(values: dict[str, Any]) -> str:
