@@ -196,6 +196,19 @@ def test_tiers_start_where_they_say():
     }
 
 
+def test_frozen_weights_stay_and_bf16_learns():
+    torch.manual_seed(0)
+    model = Decoder(Shape(4, width=16, heads=2, inner=32))
+    model.layers[0].requires_grad_(False)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    setting = Setting(steps=60, lr=1e-2, warmup=1, evaluate_every=60, bf16=True)
+    evaluations = train_policy(model, toy(), toy(), setting).evaluations
+    assert evaluations[-1]["pass@1"] > 0.8
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, before[name]) == name.startswith("layers.0.")
+        assert weight.dtype == torch.float32
+
+
 def trained(**options):
     torch.manual_seed(0)
     model = Decoder(Shape(4, width=16, heads=2, inner=32))

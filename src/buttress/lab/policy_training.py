@@ -54,6 +54,8 @@ class Setting:
         tied groups only, ``grpo_norm`` scales the batch to the norm that GRPO's advantages have.
     resample
         Largest number of batches drawn until `prompts` groups are mixed; 1 draws once (GRPO).
+    bf16
+        Whether to compute in bfloat16 (weights and optimiser stay in single precision).
     tries
         Samples per held-out problem, the largest k of pass@k.
     """
@@ -77,6 +79,7 @@ class Setting:
     control: Control = "none"
     resample: int = 1
     skip_silent_steps: bool = False
+    bf16: bool = False
     evaluate_every: int = 50
     tries: int = 16
 
@@ -128,14 +131,27 @@ def train_policy(
 ) -> History:
     """Train the decoder in place and return its history.
 
-    The order of problems, the sampling noise and the evaluation noise depend on the seed only, so
-    that methods of one seed are paired until their weights part.
+    Weights that need no gradient stay as they are. The order of problems, the sampling noise and
+    the evaluation noise depend on the seed only, so that methods of one seed are paired until their
+    weights part.
     """
+    with torch.autocast("cpu", torch.bfloat16, enabled=setting.bf16):
+        return _train(decoder, problems, held_out, setting, on_step)
+
+
+def _train(
+    decoder: Decoder,
+    problems: Problems,
+    held_out: Problems,
+    setting: Setting,
+    on_step: Callable[[int, History], None] | None,
+) -> History:
     start = time.perf_counter()
     history = History()
     credit, scorer = Credit(decoder, setting), Scorer(setting)
+    weights = [weight for weight in decoder.parameters() if weight.requires_grad]
     optimiser = torch.optim.AdamW(
-        decoder.parameters(), lr=setting.lr, weight_decay=setting.weight_decay, fused=True
+        weights, lr=setting.lr, weight_decay=setting.weight_decay, fused=True
     )
     sampler = Sampler(decoder, problems, setting)
     per_step, width = setting.prompts * setting.group, problems.prompt.shape[1]
@@ -169,7 +185,7 @@ def train_policy(
             )  # fmt: skip
             for share in update.shares(setting.updates):
                 share.loss(decoder, setting, width).backward()
-                torch.nn.utils.clip_grad_norm_(decoder.parameters(), setting.clip_norm)
+                torch.nn.utils.clip_grad_norm_(weights, setting.clip_norm)
                 optimiser.step()
                 optimiser.zero_grad()
         square = advantages.double().numpy().reshape(len(tied), -1) ** 2

@@ -80,7 +80,7 @@ def token_logits(decoder: Decoder, rollouts: Rollouts, prompt_width: int) -> Ten
     logits = decoder(rollouts.row[:, :-group], layout)
     first = logits[:, prompt_width - 1 : prompt_width].unsqueeze(2).expand(n, 1, group, -1)
     rest = logits[:, prompt_width:].view(n, answer - 1, group, logits.shape[-1])
-    return torch.cat([first, rest], dim=1).transpose(1, 2).flatten(0, 1)
+    return torch.cat([first, rest], dim=1).transpose(1, 2).flatten(0, 1).float()
 
 
 @torch.no_grad()
@@ -93,5 +93,6 @@ def answer_logps(decoder: Decoder, prompt: Tensor, answer: Tensor) -> Tensor:
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
     if temperature == 0:
         return logits.argmax(-1)
+    logits = logits.float()
     noise = torch.empty_like(logits).exponential_(generator=generator)
     return (logits / temperature - noise.log()).argmax(-1)

@@ -21,6 +21,7 @@ from buttress.lab import decoder
 from buttress.lab.checkpoint import CHECKPOINTS
 from buttress.lab.decoder import Decoder, Layout, Shape
 from buttress.lab.evaluation import Problems
+from buttress.lab.language_model import Sums, smollm2, sum_problems, sums_tokenizer
 from buttress.lab.tasks import (
     Addition,
     LatentSkill,
@@ -75,6 +76,16 @@ class Start:
     shipped: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class SumsStart:
+    """SmolLM2-135M-Instruct on sums, of which the last `layers` layers are trained."""
+
+    name: str
+    sums: Sums
+    acr: float
+    layers: int = 6
+
+
 def _skill(name: str, share: float, acr: float) -> Start:
     return Start(name, LatentSkill(share=share), acr)
 
@@ -99,13 +110,16 @@ STARTS = MappingProxyType(
             _fresh("parity", Parity(width=14, share=0.12), 0.60),
             _fresh("maze", Maze(share=0.12), 0.60),
             _fresh("solved", LatentSkill(share=0.95), 0.70),
+            SumsStart("smollm2-sums", Sums(10, 100), 0.45),
         )
     }
 )
 
 
-def starting_point(start: Start, seed: int = 0) -> Decoder:
+def starting_point(start: Start | SumsStart, seed: int = 0) -> Decoder:
     """Return a decoder at a starting point, made or out of the cache."""
+    if isinstance(start, SumsStart):
+        return smollm2(layers=start.layers)
     if start.shipped:
         torch.manual_seed(seed)
         return fit(decoder.load(CHECKPOINTS / "latent-skill"), start.task, start.fit, seed)
@@ -146,13 +160,19 @@ def fit(model: Decoder, task: Task, how: Fit, seed: int = 0) -> Decoder:
 
 
 def problem_sets(
-    start: Start, seed: int, *, train: int | None = None, held_out: int | None = None
+    start: Start | SumsStart, seed: int, *, train: int | None = None, held_out: int | None = None
 ) -> tuple[Problems, Problems]:
     """Return training problems of a seed and the held-out problems, which are always the same."""
+    n, m = train or TRAIN_PROBLEMS, held_out or HELD_OUT_PROBLEMS
+    if isinstance(start, SumsStart):
+        tokenizer = sums_tokenizer()
+        pairs = start.sums.pairs(n, held_out=False, seed=seed)
+        asked = start.sums.pairs(m, held_out=True, seed=0)
+        return sum_problems(tokenizer, pairs), sum_problems(tokenizer, asked)
     task = start.task
     return (
-        encoded(task, task.problems(train or TRAIN_PROBLEMS, split="train", seed=seed)),
-        encoded(task, task.problems(held_out or HELD_OUT_PROBLEMS, split="held_out", seed=0)),
+        encoded(task, task.problems(n, split="train", seed=seed)),
+        encoded(task, task.problems(m, split="held_out", seed=0)),
     )
 
 

@@ -30,6 +30,7 @@ EXPERIMENTS: MappingProxyType[str, Experiment] = MappingProxyType(
             remedies.MASTERY,
             remedies.CREDIT,
             remedies.CALIBRATION,
+            remedies.SMOLLM2,
             remedies.ZERO_GRADIENT_STEP,
         )
     }

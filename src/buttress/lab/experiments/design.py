@@ -94,6 +94,7 @@ class Experiment:
     figure: Callable[[Sequence[Record], Sequence[Record]], Any] | None = None
     quick_seeds: int = 3
     quick_steps: int = 100
+    short: bool = False
 
     def quick(self) -> Experiment:
         """Return the same question at a size that takes minutes."""
@@ -105,6 +106,7 @@ class Experiment:
             steps=min(self.steps, self.quick_steps),
             rates=middle,
             seeds=self.seeds[: self.quick_seeds],
+            short=True,
         )
 
     def grid(self, condition: Condition) -> tuple[float, ...]:
@@ -134,7 +136,7 @@ class Experiment:
 
     def _run(self, condition: Condition, arm: Arm, seed: int, rate: float) -> Record:
         steps = condition.changes.get("steps", self.steps)
-        if self.steps < 200:  # a quick one
+        if self.short:
             steps = min(steps, self.steps)
         return {
             "condition": condition.label,

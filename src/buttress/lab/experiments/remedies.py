@@ -211,6 +211,22 @@ ZERO_GRADIENT_STEP = Experiment(
     (*_TWO_TIERS, Condition("acr95", "acr95", {"steps": 400}, rates=(5e-5, 1e-4, 2e-4))),
     seeds=tuple(range(8)),
 )
+SMOLLM2 = Experiment(
+    "smollm2",
+    "A real language model: SmolLM2-135M on two-digit sums, its last six layers trained.",
+    (
+        GRPO,
+        avspo(rate_of="grpo"),
+        Arm("posterior", {"method": "posterior"}, "grpo"),
+    ),
+    (Condition("two-digit sums", "smollm2-sums", {"bf16": True, "held_out": 96, "tries": 8}),),
+    steps=40,
+    rates=(2e-5,),
+    seeds=tuple(range(5)),
+    measures=("pass@1", "pass@1 course", "greedy", "entropy"),
+    quick_seeds=1,
+    quick_steps=12,
+)
 PASS_AT_K = Experiment(
     "pass-at-k",
     "F-GRPO: does the focal weight keep pass@256 while raising pass@1, over group sizes and bases?",
