@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "buttress"
 author = "the buttress developers"
-copyright = "2026, the buttress developers"  # noqa: A001  Sphinx's own name
+copyright = "2026, the buttress developers"
 release = buttress.__version__
 extensions = [
     "catalogue",

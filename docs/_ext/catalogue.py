@@ -65,9 +65,7 @@ def _evidence(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
 
 
-def _write_index(
-    folder: Path, title: str, lead: str, entries: Iterable[tuple[str, str]]
-) -> None:
+def _write_index(folder: Path, title: str, lead: str, entries: Iterable[tuple[str, str]]) -> None:
     entries = list(entries)
     lines = [f"# {title}", "", lead, "", "| | |", "|---|---|"]
     lines += [f"| [{name}]({name}.md) | {says} |" for name, says in entries]

@@ -10,7 +10,8 @@ from rich.text import Text
 from buttress.lab.demo import run_demo
 from buttress.logs import read
 from buttress.report import Diagnosis, diagnose, terminal
-from buttress.report.comparison import Comparison
+from buttress.report.comparison import Comparison, RunSet
+from buttress.report.runs import NamedDiagnosis
 
 
 def show_demo(
@@ -40,7 +41,8 @@ def show_demo(
     terminal.render(diagnoses["grpo"], console)
     console.print()
     console.print(Text("GRPO against AVSPO, same weights, problems and seed", style="bold"))
-    Comparison(diagnoses["grpo"], diagnoses["avspo"], names=("grpo", "avspo")).render(console)
+    sides = [RunSet(name, (NamedDiagnosis(name, diagnoses[name]),)) for name in ("grpo", "avspo")]
+    Comparison(*sides).render(console)
     console.print()
     console.print(Text(demo.sentence()))
     console.print(Text(f"{demo.seconds:.0f} seconds in all", style="dim"))

@@ -200,6 +200,6 @@ _FLIP = str.maketrans("01", "10")
 def _running_parity(bits: str, start: int) -> str:
     odd, found = start, []
     for bit in bits:
-        odd ^= bit == "1"
-        found.append(str(int(odd)))
+        odd ^= int(bit)
+        found.append(str(odd))
     return "".join(found)

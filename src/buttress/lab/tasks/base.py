@@ -46,7 +46,11 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
-    share: float
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """Share of right answers in the warm-up corpus."""
 
     @property
     @abstractmethod
