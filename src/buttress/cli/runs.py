@@ -52,16 +52,18 @@ def diagnose(
         The severity from which the exit code is 1.
     """
     from buttress.report import diagnose as diagnose_run
-    from buttress.report.runs import Runs
+    from buttress.report.runs import NamedCase, Runs
 
     if not paths:
         raise ButtressError("diagnose needs a file, directory or glob: buttress diagnose PATH")
-    if not as_one:
+    if as_one:
+        cases = [NamedCase(paths[0], how.case(list(paths), quiet=json))]
+    else:
         cases = how.cases(list(paths), quiet=json)
-        if len(cases) > 1:
-            found = Runs.of(cases, select=names(select), ignore=names(ignore))
-            return _deliver_runs(found, json=json, html=html, fail_on=fail_on)
-    case = how.case(list(paths), quiet=json) if as_one else cases[0].case
+    if len(cases) > 1:
+        found = Runs.of(cases, select=names(select), ignore=names(ignore))
+        return _deliver_runs(found, json=json, html=html, fail_on=fail_on)
+    case = cases[0].case
     diagnosis = diagnose_run(
         case.run, tolerance=case.tolerance, select=names(select), ignore=names(ignore)
     )

@@ -68,6 +68,13 @@ def expected_ties(counts: ArrayLike, size: int, *, confidence: float = 0.95) -> 
 
     The interval takes the prompts as a sample of those that will be trained on.
 
+    Parameters
+    ----------
+    counts, size
+        As for `tie_chances`.
+    confidence
+        Of the interval.
+
     Examples
     --------
     >>> expected = expected_ties([[0, 16]] * 50 + [[6, 10]] * 50, 8)

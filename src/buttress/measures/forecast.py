@@ -167,7 +167,7 @@ def _fit(
     rest = (hits - of * rate) / np.sqrt(weight)
     widened = max(1.0, float((rest**2).sum()) / max(len(rest) - 2, 1)) * _likeness(rest)
     spread = np.linalg.inv((design * weight[:, None]).T @ design / widened + penalty)
-    return theta, spread
+    return theta.astype(np.float64), spread.astype(np.float64)
 
 
 def _likeness(rest: NDArray[np.float64]) -> float:

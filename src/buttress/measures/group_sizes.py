@@ -111,7 +111,7 @@ def _row(
         method = "model"
     prompts = int(budget // size)
     live = 1 - acr.value
-    cost = tuple(_cost(size, rate) for rate in (acr.value, acr.low, acr.high))
+    cost = (_cost(size, acr.value), _cost(size, acr.low), _cost(size, acr.high))
     return SizeRow(size, method, acr, cost, prompts, prompts * live, prompts * size * live)
 
 

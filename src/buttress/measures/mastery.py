@@ -69,18 +69,17 @@ def mastery(
     >>> found.lost.tolist(), found.p_value <= 0.01
     ([True, True, True, True, True], True)
     """
-    known = (prompt >= 0) & (tries > 0)
-    prompt, step, tries, wins = prompt[known], step[known], tries[known], wins[known]
-    order = np.lexsort((step, prompt))
-    prompt, tries, wins = prompt[order], tries[order].astype(np.float64), wins[order]
+    known = np.flatnonzero((prompt >= 0) & (tries > 0))
+    order = known[np.lexsort((step[known], prompt[known]))]
+    prompt, values = prompt[order], np.stack([tries[order].astype(np.float64), wins[order]])
     visits = np.bincount(prompt, minlength=n_prompts)
-    total = np.bincount(prompt, weights=tries, minlength=n_prompts)
+    total, won = (_summed(prompt, one, n_prompts) for one in values)
     compared = (visits >= 2) & (total >= 2 * LEAST)
     lost, gained = np.zeros((2, n_prompts), dtype=bool)
-    could = np.flatnonzero(compared & _could(prompt, wins, total, n_prompts))
+    could = np.flatnonzero(compared & _could(total, won))
     if not len(could):
         return Mastery(lost, gained, compared, 1.0)
-    table = _padded(prompt, np.stack([tries, wins]), could, visits)
+    table = _padded(prompt, values, could, visits)
     n_compared = int(compared.sum())
     score, down = _lost(table, visits[could], n_compared)
     lost[could] = down
@@ -111,17 +110,21 @@ def recent(
     first = np.append(True, prompt[1:] != prompt[:-1])[: len(prompt)]
     start[prompt[first]] = before[first]
     late = before - start[prompt] < LEAST
+    late_prompts = prompt[late]
     return (
-        np.bincount(prompt[late], weights=tries[late], minlength=n_prompts),
-        np.bincount(prompt[late], weights=wins[late], minlength=n_prompts),
+        _summed(late_prompts, tries[late], n_prompts),
+        _summed(late_prompts, wins[late], n_prompts),
     )
 
 
-def _could(
-    prompt: NDArray[np.int64], wins: NDArray[np.float64], total: NDArray[np.float64], n: int
-) -> NDArray[np.bool_]:
+def _summed(
+    prompt: NDArray[np.int64], values: NDArray[np.number], n_prompts: int
+) -> NDArray[np.float64]:
+    return np.bincount(prompt, weights=values, minlength=n_prompts).astype(np.float64)
+
+
+def _could(total: NDArray[np.float64], won: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return the prompts with enough successes and failures for both stretches, in any order."""
-    won = np.bincount(prompt, weights=wins, minlength=n)
     return (won >= SOLVED * LEAST) & (total - won >= (1 - LOST) * LEAST)
 
 
@@ -187,9 +190,9 @@ def _scan(
 def _ratio(*counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the log likelihood ratio of two rates against one."""
     n1, k1, n2, k2 = counts
-    parts = (k1, n1 - k1, k2, n2 - k2, n1 + n2)
-    whole = (k1 + k2, n1 + n2 - k1 - k2, n1, n2)
-    return sum(map(_xlogx, parts)) - sum(map(_xlogx, whole))
+    parts = np.stack([k1, n1 - k1, k2, n2 - k2, n1 + n2])
+    whole = np.stack([k1 + k2, n1 + n2 - k1 - k2, n1, n2])
+    return _xlogx(parts).sum(axis=0) - _xlogx(whole).sum(axis=0)
 
 
 def _xlogx(x: NDArray[np.float64]) -> NDArray[np.float64]:
