@@ -1,7 +1,7 @@
 """Print the speed of buttress as ratios.
 
-    python -m benchmarks             all of them
-    python -m benchmarks NAME ...    some
+    python -m benchmarks                            all of them
+    python -m benchmarks NAME ... [--rollouts N]    some; with dumps of N rollouts
 
 A benchmark is a module of this package with a function ``rows()`` that returns `timing.Row`s; a new
 file is found by itself. Every time stands beside a yardstick that was measured in the same run, in
@@ -44,7 +44,15 @@ def show(name: str, rows: list[Row]) -> None:
 
 def main(wanted: list[str]) -> int:
     """Run benchmarks by name, all by default."""
-    known = names()
+    known, wanted = names(), list(wanted)
+    if "--rollouts" in wanted:
+        at = wanted.index("--rollouts")
+        count = wanted[at + 1] if len(wanted) > at + 1 else ""
+        if not count.isdecimal():
+            print("--rollouts needs a number, such as 10000000", file=sys.stderr)
+            return 2
+        os.environ["BENCH_ROLLOUTS"] = count
+        del wanted[at : at + 2]
     if {"-h", "--help"} & set(wanted):
         print(f"{__doc__}\nBenchmarks: {', '.join(known)}")
         return 0
