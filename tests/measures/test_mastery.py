@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buttress.measures.mastery import mastery, recent
+from buttress.measures.mastery import _fisher, mastery, recent
 
 
 def simulated(rate, prompts=100, visits=6, size=8, seed=0, comes_and_goes=0.0):
@@ -81,6 +81,17 @@ def test_two_stretches_by_fishers_test():
         found = mastery(np.zeros(2, int), np.arange(2), np.full(2, 8), np.array([wins, 0.0]), 1)
         p = comb(8, wins) * comb(8, 0) / comb(16, wins)
         assert found.lost[0] == (wins >= 0.8 * 8 and p <= 0.05)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 30), st.integers(1, 30), st.data())
+def test_fishers_test_against_scipy(n1, n2, data):
+    from scipy.stats import fisher_exact
+
+    k1, k2 = data.draw(st.integers(0, n1)), data.draw(st.integers(0, n2))
+    ours = _fisher(*(np.array([one], dtype=float) for one in (n1, k1, n2, k2)))[0]
+    table = [[k1, n1 - k1], [k2, n2 - k2]]
+    assert ours == pytest.approx(fisher_exact(table, alternative="greater").pvalue, rel=1e-6)
 
 
 @settings(max_examples=30, deadline=None)

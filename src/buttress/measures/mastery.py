@@ -202,16 +202,40 @@ def _xlogx(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def _lost(
     table: NDArray[np.float64], visits: NDArray[np.int64], compared: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    from scipy.stats import hypergeom  # slow to import
-
-    score, (n1, k1, n2, k2) = _scan(table, visits)
+    score, counts = _scan(table, visits)
+    fits = np.flatnonzero(score > 0)
+    p = np.ones(len(score))
+    if not len(fits):
+        return score, p < 0
     blocks = np.minimum(visits, _BLOCKS)
     pairs = np.maximum((blocks - 1) * blocks * (blocks + 1) / 6, 1)
-    p = np.where(score > 0, pairs * hypergeom.sf(k1 - 1, n1 + n2, k1 + k2, n1), 1.0)
+    p[fits] = pairs[fits] * _fisher(*counts[:, fits])
     ordered = np.sort(p)
     allowed = ordered <= _FALSE * np.arange(1, len(p) + 1) / max(compared, len(p))
     line = ordered[np.flatnonzero(allowed)[-1]] if allowed.any() else -1.0
     return score, p <= line
+
+
+def _fisher(
+    n1: NDArray[np.float64],
+    k1: NDArray[np.float64],
+    n2: NDArray[np.float64],
+    k2: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the chance of k1 or more of the k1 + k2 successes among n1 of the n1 + n2 tries."""
+    from scipy.special import betaln  # slow to import, but less so than the distributions
+
+    def log_choose(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.float64]:
+        return -betaln(n - k + 1, k + 1) - np.log(n + 1)
+
+    won, chance = k1 + k2, np.zeros_like(n1)
+    for more in range(int((n1 - k1).max()) + 1):
+        k = k1 + more
+        possible = (k <= n1) & (k <= won)
+        inside = np.where(possible, k, k1)
+        log = log_choose(n1, inside) + log_choose(n2, won - inside) - log_choose(n1 + n2, won)
+        chance += np.where(possible, np.exp(log), 0)
+    return chance
 
 
 def _shuffled(
