@@ -196,3 +196,15 @@ def test_the_monitor_counts_every_generation_and_survives_a_resume(home, tmp_pat
 def test_without_a_monitor_the_rollouts_are_logged_all_the_same(home, tmp_path):
     train(*tiny_run.settings(home, tmp_path / "out", monitor=False, steps=1))
     assert len(tiny_run.rollouts(tmp_path / "out")) == 8
+
+
+def test_a_policy_of_the_monitor_ends_the_run_with_a_checkpoint_to_go_on_from(home, tmp_path):
+    out = tmp_path / "out"
+    policy = {"when": "acr < 2", "then": "stop", "for_steps": 2}
+    watch = {"warmup": 0, "policies": [policy]}
+    done = train(*tiny_run.settings(home, out, steps=6, monitor=watch))
+    assert done.steps < 6
+    assert (out / f"checkpoint-{done.steps}").is_dir()
+    given = tiny_run.settings(home, out, steps=6, monitor=False)
+    assert train(*given, resume=True, accept_changes=True).steps == 6
+    assert len(tiny_run.rollouts(out)) == 6 * 8

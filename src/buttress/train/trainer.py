@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from buttress.hooks.monitor import Monitor
 from buttress.hooks.trl_rollouts import mode_of
 from buttress.train import folder
 from buttress.train.dynamic import fill
@@ -97,20 +96,15 @@ class Management:
             return
         base = Path(trainer._get_output_dir(trial=trial))
         place = base / f"checkpoint-{trainer.state.global_step}"
-        state: dict[str, Any] = {"prompts": self.stream.state_dict()}
-        if isinstance(trainer._buttress.monitor, Monitor):
-            state["monitor"] = trainer._buttress.monitor.state_dict()
-        (place / STATE).write_text(json.dumps(state), encoding="utf-8")
+        state = json.dumps({"prompts": self.stream.state_dict()})
+        (place / STATE).write_text(state, encoding="utf-8")
         folder.mark(place, self.record, self.log.size)
 
     def load(self, trainer: Any, checkpoint: str | None) -> None:
-        """Take over the state of the prompts and of the monitor from a checkpoint."""
-        if checkpoint is None or not trainer.accelerator.is_main_process:
-            return
-        state = json.loads((Path(checkpoint) / STATE).read_text(encoding="utf-8"))
-        self.stream.load_state_dict(state["prompts"])
-        if "monitor" in state and isinstance(trainer._buttress.monitor, Monitor):
-            trainer._buttress.monitor.load_state_dict(state["monitor"])
+        """Take over the state of the prompts from a checkpoint."""
+        if checkpoint is not None and trainer.accelerator.is_main_process:
+            text = (Path(checkpoint) / STATE).read_text(encoding="utf-8")
+            self.stream.load_state_dict(json.loads(text)["prompts"])
 
 
 class ManagedMixin(_Base):
