@@ -9,7 +9,7 @@ from contextlib import suppress
 from cyclopts import App, CycloptsError
 
 from buttress import __version__
-from buttress.cli import lab, models, pages, plan, runs, train
+from buttress.cli import lab, models, pages, plan, runs, train, watch
 from buttress.errors import ButtressError
 
 DONE, UNUSABLE = 0, 2
@@ -28,6 +28,7 @@ for command in (
     runs.replay,
     plan.plan,
     runs.prompts,
+    watch.watch,
     pages.explain,
     pages.remedies,
     models.select,

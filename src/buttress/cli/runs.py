@@ -211,6 +211,11 @@ def _deliver(diagnosis: Diagnosis, *, json: bool, html: str | None, fail_on: Fai
         terminal.render(diagnosis, console)
         if written:
             console.print(f"report: {safe_text(written)}", markup=False, highlight=False)
+    return exit_code(diagnosis, fail_on)
+
+
+def exit_code(diagnosis: Diagnosis, fail_on: FailOn) -> int:
+    """Return 1 where a finding is at or above a severity, else 0."""
     worst = max((int(finding.severity) for finding in diagnosis.findings), default=0)
     return 1 if worst >= _LIMITS[fail_on] else 0
 
