@@ -12,6 +12,7 @@ from pathlib import Path
 from buttress.errors import InputError, UsageError
 from buttress.logs import files, pickles
 from buttress.logs.builder import RolloutBuilder
+from buttress.logs.checkpoints import of_checkpoint
 from buttress.logs.inspect_files import is_archive
 from buttress.logs.reader import Reader, ReadOptions, readers
 from buttress.logs.trackers.beside import holds_nothing
@@ -57,7 +58,7 @@ def select(paths: Iterable[Path], named: set[Path], options: ReadOptions) -> Sel
     found, rest = Selection(), []
     for path in paths:
         suffix = files.plain_suffix(path)
-        if path not in named and holds_nothing(path):
+        if path not in named and (holds_nothing(path) or of_checkpoint(path)):
             continue
         if suffix in files.PICKLED:
             found.pickled.append(path)

@@ -19,7 +19,8 @@ from inspect_ai.scorer import Score, match, mean, scorer
 from inspect_ai.solver import generate
 
 HERE = Path(__file__).parent
-ANSWERS = ["4", "so 7", "7", "Well, " * 30 + "5"]  # in turn, so that the first sample is right once, then wrong
+# in turn, so that the first sample is right once, then wrong
+ANSWERS = ["4", "so 7", "7", "Well, " * 30 + "5"]
 
 
 def answers():
