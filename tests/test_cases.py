@@ -266,6 +266,22 @@ class TestA12WouldALargerGroupHelp:
         assert "group-size-floor" not in rules(bt.diagnose(self.groups([0.18])))
 
 
+class TestA13StallForecast:
+    def run(self, live):
+        rewards = [[0, 1, 0, 1]] * live + [[0] * 4] * (48 - live)
+        settings = {"live_groups": 32, "generation_batch": 48, "max_generation_batches": 10}
+        return bt.Run(bt.Groups.from_nested(rewards), facts=LogFacts(**settings))
+
+    def test_eleven_batches_against_a_limit_of_ten(self):
+        evidence = the(bt.diagnose(self.run(3)), "resampling-stall").evidence
+        assert (evidence["batches"], evidence["limit"]) == (11, 10)
+        low, high = evidence["batches_interval"]
+        assert low < 11 < high
+
+    def test_enough_live_groups(self):
+        assert "resampling-stall" not in rules(bt.diagnose(self.run(24)))
+
+
 class TestA14FilteredLog:
     def test_varying_numbers_of_mixed_groups(self):
         rng = np.random.default_rng(0)
