@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from buttress.hooks.trl_rollouts import local_facts, prompt_number, total_rewards
+import buttress as bt
+from buttress.hooks.trl_rollouts import local_facts, prompt_number, total_rewards, verdicts
 from buttress.logs.prose import text_digest
 from tests.helpers import require
 
@@ -83,3 +84,32 @@ def test_total_is_null_only_where_no_function_gave_a_reward():
     matrix = torch.tensor([[1.0, 2.0], [nan, 2.0], [1.0, nan], [nan, nan]])
     total = total_rewards(matrix, torch.tensor([1.0, 0.5]))
     torch.testing.assert_close(total, torch.tensor([2.0, 1.0, 1.0, nan]), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "rewards", "expected"),
+    [
+        (("format", "accuracy_reward"), [[0.1, 0.0], [0.1, 1.0]], [0.0, 1.0]),
+        (("correct",), [[0.0], [float("nan")]], [0.0, float("nan")]),
+        (("accuracy",), [[-1.0], [1.0]], None),
+        (("accuracy",), [[0.0], [2.0]], None),
+        (("accuracy",), [[float("nan")], [float("nan")]], None),
+        (("format_accuracy", "length"), [[1.0, 0.2], [0.0, 0.1]], None),
+        ((), [[], []], None),
+    ],
+)
+def test_a_verdict_is_known_by_its_name_and_range(names, rewards, expected):
+    found = verdicts(torch.tensor(rewards).reshape(2, len(names)), names)
+    if expected is None:
+        assert found == {}
+    else:
+        np.testing.assert_array_equal(found["correct"], expected)
+
+
+def test_a_constant_format_reward_does_not_make_failures_successes():
+    matrix = torch.tensor([[0.1, 0.0]] * 4)
+    rewards = matrix.sum(1)
+    plain = bt.Groups.from_flat(rewards, [0] * 4)
+    known = bt.Groups.from_flat(rewards, [0] * 4, **verdicts(matrix, ("format", "correct")))
+    assert bt.estimator("avspo", threshold="always")(plain).min() > 0
+    assert bt.estimator("avspo", threshold="always")(known).max() < 0

@@ -15,6 +15,7 @@ from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks.trl_tokens import loss_mask
 from buttress.logs.prose import text_digest, text_of
+from buttress.logs.trl_weights import says_correct
 
 Mode = Literal["train", "eval"]
 
@@ -162,9 +163,24 @@ def build(trainer: Any, matrix: Any, facts: Any, number: int) -> Generation:
         step=trainer.state.global_step + (mode == "train"),
         length=length,
         truncated=truncated.astype(bool),
+        **verdicts(matrix, names),
         **{f"reward/{name}": matrix[:, at] for at, name in enumerate(names)},
     )
     return Generation(groups, mode, int(groups.step[0]), active)
+
+
+def verdicts(matrix: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the column ``correct``: the reward function that is a verdict by its name and range.
+
+    So that a remedy tells an all-wrong group from a right one under a constant format reward. No
+    column where no function is one, or its rewards leave [0, 1].
+    """
+    for at, name in enumerate(names):
+        rewards = matrix[:, at]
+        known = rewards[~rewards.isnan()]
+        if says_correct(name) and len(known) and known.min() >= 0 and known.max() <= 1:
+            return {"correct": rewards}
+    return {}
 
 
 def mixes_prompts(groups: Groups) -> bool:

@@ -52,10 +52,15 @@ def total(columns: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> M
     return np.where(known.any(axis=-1), summed, np.nan)
 
 
+def says_correct(name: str) -> bool:
+    """Return whether a reward function's name is that of a verdict on the answer."""
+    return bool(_CORRECT.search(name)) and not _SHAPED.search(name)
+
+
 def correctness(names: Sequence[str], dumps: Sequence[Dump]) -> str | None:
     """Return the component that says whether the task was solved, by its name and range [0, 1]."""
     for name in names:
-        if not _CORRECT.search(name) or _SHAPED.search(name):
+        if not says_correct(name):
             continue
         values = np.concatenate([dump.numbers[name] for dump in dumps if name in dump.numbers])
         known = values[np.isfinite(values)]
