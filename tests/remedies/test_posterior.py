@@ -139,6 +139,19 @@ def test_clip():
     assert visit(bt.estimator("posterior", clip=[2.5, 1]), *rewards).min() == -2.5
 
 
+def test_grpo_norm_turns_the_step_and_keeps_its_length():
+    rewards = [[1, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0]]
+    own, scaled = (visit(posterior(norm=norm), *rewards) for norm in ("own", "grpo"))
+    grpo = bt.estimator("grpo", eps=0, ddof=1)(bt.Groups.from_nested(rewards))
+    assert np.linalg.norm(scaled) == pytest.approx(np.linalg.norm(grpo))
+    assert scaled / np.linalg.norm(scaled) == pytest.approx(own / np.linalg.norm(own))
+    est = posterior(norm="grpo")
+    visit(est, *rewards)
+    silent = visit(est, [1] * 4, [0] * 4)
+    assert (silent == 0).all()
+    assert est.reading["acr_after"] == 1.0
+
+
 def test_where_nothing_else_was_ever_seen_there_is_no_signal():
     est = bt.estimator("posterior", eps=0)
     for _ in range(4):
@@ -235,6 +248,7 @@ def test_memory_follows_the_drift():
         ({"clip": (1.0, 2.0, 3.0)}, "clip must be a number or two of them"),
         ({"clip": "wide"}, "clip must be a number or two of them"),
         ({"tied_only": "yes"}, "tied_only"),
+        ({"norm": "half"}, "norm"),
     ],
 )
 def test_bad_options(options, message):

@@ -65,7 +65,7 @@ class Estimator:
             batch = Batch.of(view, self.collect(view))
         self.prepare(batch)
         parts = [self._silence(block, self.compute(block, batch)) for block in view.blocks]
-        advantages = view.flatten(parts)
+        advantages = view.flatten(self.rescale(view, parts))
         self._notes = self.learn(view, batch)
         self._last, self._read = (batch, view, advantages), None
         return advantages
@@ -127,6 +127,10 @@ class Estimator:
     def compute(self, block: Dense, batch: Any) -> Any:
         """Return advantages in cells ``(group, sample)``."""
         raise NotImplementedError
+
+    def rescale(self, view: View, parts: list[Any]) -> list[Any]:
+        """Return the cells of all blocks, changed by what they have in common."""
+        return parts
 
     def silent(self, block: Dense) -> NDArray[np.bool_]:
         """Return the groups, on the host, that get exactly 0 whatever `compute` says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import nan
+from math import nan, sqrt
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -59,13 +59,22 @@ class Posterior(Estimator):
     multiple of ∇p. "auto" estimates strength and forget (empirical Bayes) for the best
     baseline, which is not the best scale. One number for clip bounds both sides.
 
+    norm ``grpo`` scales the whole step to the length that GRPO's advantages have: tied groups then
+    shift the step instead of lengthening it, and a step in which every group is tied is exactly 0.
+    Use it where nearly all groups are tied: of 10 runs from an ACR of 0.95 one was lost without it
+    and none with it. The length is that of the rollouts that the estimator sees at once (of all
+    ranks in the hooks of TRL and verl).
+
     Cost: one pass over the rewards; needs the whole step at once; state per prompt.
 
     Plugs in: replaces the trainer's advantages; needs a prompt identity that lasts over the steps.
     Without one the belief is the running batch mean. With tied_only mixed groups are GRPO
     (population deviation).
 
-    Measured: docs/evidence/posterior.md, on a tiny model, at equal rollouts.
+    Measured: docs/evidence/posterior.md, on a tiny model at equal rollouts, 10 seeds that were used
+    for no choice. Mean pass@1 over the run, against GRPO: +3.2, +2.8, +6.3 points at starting ACR
+    0.3, 0.45, 0.8 (p < 0.001 each); at 0.95 one run of ten was lost. With norm ``grpo``: +3.3,
+    +2.5, +6.2, +8.4 (p < 0.008 each), and above AVSPO, Filter-Drop and DAPO at every start.
 
     Our reading: all of it is ours.
 
@@ -80,6 +89,7 @@ class Posterior(Estimator):
     forget: float | Literal["auto"] = 0.85
     clip: float | tuple[float, float] = (1.0, 3.0)
     tied_only: bool = False
+    norm: Literal["own", "grpo"] = "own"
     eps: float = 1e-6
 
     def check(self) -> None:
@@ -95,6 +105,7 @@ class Posterior(Estimator):
         self._bounds = options.pair("clip", self.clip, 0, above=True)
         options.number("eps", self.eps, 0)
         options.choice("tied_only", self.tied_only, (True, False))
+        options.choice("norm", self.norm, ("own", "grpo"))
         self._belief = Belief(self.strength, self.forget)
 
     def collect(self, view: View) -> Mapping[str, Moments]:
@@ -123,6 +134,17 @@ class Posterior(Estimator):
             plain = normalised(block, self.eps, 0)
             return block.choose(block.silent, cells, plain)
         return cells
+
+    def rescale(self, view: View, parts: list[Any]) -> list[Any]:
+        if self.norm == "own" or not parts:
+            return parts
+        plain = [
+            block.choose(block.silent, block.zero, block.hide(normalised(block, self.eps, 1)))
+            for block in view.blocks
+        ]
+        own, wanted = (sum(float((one * one).sum()) for one in cells) for cells in (parts, plain))
+        factor = sqrt(wanted / own) if own > 0 else 0.0
+        return [cells * factor for cells in parts]
 
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:
         belief = self._belief
