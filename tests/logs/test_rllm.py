@@ -199,3 +199,18 @@ class TestDamage:
     def test_nothing_in_it(self, tmp_path, text):
         run = frameworks.survives(tmp_path, NAME, text.encode())
         assert run is None or run.groups.n_samples == 0
+
+
+def test_thousands_of_episodes_cost_their_numbers(tmp_path):
+    # more files than are joined at a time, with columns that come and go between them
+    for number in range(1500):
+        found = episode("ab"[number // 750], number % 750, float(number % 3 == 0))
+        if number % 500 == 0:
+            found["trajectories"][0]["reward"] = None
+            found["trajectories"][0]["steps"][0]["reward"] = None
+        write(tmp_path, found, number)
+    run = bt.read(tmp_path)
+    assert run.groups.sizes.tolist() == [750, 750]
+    expected = [np.nan if at % 500 == 0 else float(at % 3 == 0) for at in range(1500)]
+    np.testing.assert_array_equal(run.groups.rewards, expected)
+    assert len(set(run.groups.columns["completion"].tolist())) == 1500

@@ -13,6 +13,7 @@ from buttress.logs.prose import unknown_fingerprints
 
 _PLAIN = {float, int, bool, type(None)}
 NULLS = {"", "nan", "none", "null", "na", "n/a"}
+_FEW, _MANY = 64, 1024  # rows of a small chunk, chunks that are joined early
 _FILL: dict[str, Any] = {"step": 0, "sample": -1, "group": -1, "prompt": -1, "prompt_id": -1}
 
 
@@ -29,29 +30,43 @@ class Table:
 
     def __init__(self) -> None:
         self._chunks: list[tuple[int, dict[str, Any]]] = []
+        self._small = 0  # chunks of a few rows at the end
 
     def add(self, n_rows: int, chunk: dict[str, Any]) -> None:
         """Add a chunk; each column is an array of `n_rows` or one value for all of them."""
-        if n_rows:
-            self._chunks.append((n_rows, chunk))
+        if not n_rows:
+            return
+        self._chunks.append((n_rows, chunk))
+        self._small = self._small + 1 if n_rows < _FEW else 0
+        if self._small == _MANY:
+            # a file for each rollout would otherwise cost its arrays and not its numbers
+            tail = self._chunks[-_MANY:]
+            self._chunks[-_MANY:] = [(sum(count for count, _ in tail), _joined(tail))]
+            self._small = 0
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the joined columns and forget the chunks."""
-        names = dict.fromkeys(name for _, chunk in self._chunks for name in chunk)
-        joined = {name: self._joined(name) for name in names}
+        joined = _joined(self._chunks)
         self._chunks.clear()
         return joined
 
-    def _joined(self, name: str) -> NDArray[Any]:
-        parts = []
-        for n_rows, chunk in self._chunks:
-            part = chunk.pop(name, None)
-            if part is None and name == "completion":
-                part = unknown_fingerprints(n_rows)
-            elif part is None:
-                part = np.int32(_FILL[name]) if name in _FILL else np.float64(np.nan)
-            parts.append(part if np.ndim(part) else np.full(n_rows, part))
-        return np.concatenate(parts)
+
+def _joined(chunks: list[tuple[int, dict[str, Any]]]) -> dict[str, NDArray[Any]]:
+    """Return each column of all chunks, taken out of them one after the other."""
+    names = dict.fromkeys(name for _, chunk in chunks for name in chunk)
+    return {name: _column(chunks, name) for name in names}
+
+
+def _column(chunks: list[tuple[int, dict[str, Any]]], name: str) -> NDArray[Any]:
+    parts = []
+    for n_rows, chunk in chunks:
+        part = chunk.pop(name, None)
+        if part is None and name == "completion":
+            part = unknown_fingerprints(n_rows)
+        elif part is None:
+            part = np.int32(_FILL[name]) if name in _FILL else np.float64(np.nan)
+        parts.append(part if np.ndim(part) else np.full(n_rows, part))
+    return np.concatenate(parts)
 
 
 def numbers(where: Place, name: str, column: Any) -> Any:
