@@ -19,6 +19,7 @@ _PART = re.compile(
     r"""(?ix) \d+ | \.?hydra | outputs? | completions? | rollouts? | rollout_data | generations?
     | samples | dumps? | logs? | metrics | data | files | tensorboard | tb | runs? | events
     | wandb | mlruns | mlartifacts | trackio | (offline-)?run-\d{8}.*
+    | episodes? | [a-z]+_step_\d+_epoch_\d+
     | train(ing)? | val(id(ation)?)? | evals? | evaluation | test
     | (rank|shard|worker|part|node|gpu|proc(ess)?|step|global_step|checkpoint|epoch|split
        |iter(ation)?)s? [-_.]? \d*"""
