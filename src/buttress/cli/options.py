@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from buttress.groups import Run
+    from buttress.logs.reader import ReadOptions
     from buttress.report.runs import NamedCase
     from buttress.rules import Case
 
@@ -51,6 +52,13 @@ class Reading:
     run: Annotated[str | None, Parameter(group=READING)] = None
     tolerance: Annotated[float | None, Parameter(group=JUDGING)] = None
 
+    @property
+    def options(self) -> ReadOptions:
+        """How each file is read."""
+        from buttress.logs.reader import ReadOptions
+
+        return ReadOptions(self.format, mapping(self.map or []), self.group_size, self.run)
+
     def case(self, paths: str | list[str], *, quiet: bool = True) -> Case:
         """Read paths and return the run with its tolerance, ready to be examined."""
         from buttress.groups import Tolerance
@@ -78,13 +86,11 @@ class Reading:
         Of several runs those that cannot be read become a problem of the first that can.
         """
         from buttress.groups import Problem
-        from buttress.logs.reader import ReadOptions
         from buttress.logs.runs import split_runs
         from buttress.report.runs import NamedCase
         from buttress.rules import Case
 
-        options = ReadOptions(self.format, mapping(self.map or []), self.group_size, self.run)
-        runs = split_runs(paths, options)
+        runs = split_runs(paths, self.options)
         if len(runs) == 1:
             return [NamedCase(runs[0].name, self.case(paths, quiet=quiet), runs[0].seed)]
         found: list[NamedCase] = []

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from buttress.cli.options import JUDGING, OUTPUT, Reading, names
+from buttress.cli.options import JUDGING, OUTPUT, Reading, names, standard_output
 from buttress.cli.runs import FailOn, exit_code
 from buttress.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from buttress.hooks.sinks import Prometheus
+    from buttress.report import Diagnosis
+    from buttress.watch import Watcher
+    from buttress.watch.outputs import Outputs
+    from buttress.watch.screen import Screen
 
 FOLLOWING = Group("Following", sort_key=0)
 
@@ -67,11 +75,11 @@ def watch(
     """
     from rich.console import Console
 
-    from buttress.report import Diagnosis
     from buttress.report import diagnose as diagnose_run
-    from buttress.watch import Look, Watcher
+    from buttress.watch import Watcher
+    from buttress.watch.outputs import Outputs
     from buttress.watch.screen import Screen
-    from buttress.watch.watcher import under_their_names, write_stop
+    from buttress.watch.watcher import under_their_names
 
     _check(interval, until_idle, hold)
     chosen, left = names(select), names(ignore)
@@ -81,32 +89,20 @@ def watch(
         run = under_their_names(case.run, files)
         return diagnose_run(run, tolerance=case.tolerance, select=chosen, ignore=left)
 
-    def deliver(look: Look) -> None:
-        if look.changed and look.diagnosis is not None and html is not None:
-            _try(lambda: look.diagnosis and look.diagnosis.to_html(html), html)
-        if look.stop and stop_file is not None:
-            _try(lambda: write_stop(Path(stop_file), look), stop_file)
-        if look.diagnosis is not None and look.changed and gauges is not None:
-            gauges.write(_row(look.diagnosis))
-
-    gauges = _gauges(prometheus)
-    console = Console(stderr=json)
-    watcher = Watcher(path, diagnose, hold=hold)
-    look = Look(None, changed=False, idle=0.0)
-    with Screen(path, console) as screen, suppress(KeyboardInterrupt):
-        while until_idle is None or look.idle < until_idle:
-            look = watcher.look()
-            screen.show(look)
-            deliver(look)
-            time.sleep(watcher.pause(interval if until_idle is None else min(interval, until_idle)))
-    watcher.close()
-    if gauges is not None:
-        gauges.close()
+    outputs = Outputs(path, how.options, html, stop_file, _gauges(prometheus))
+    own = [one for one in (html, stop_file) if one is not None]
+    watcher = Watcher(path, diagnose, hold=hold, options=how.options, own=own)
+    try:
+        with Screen(path, Console(stderr=json)) as screen, _ended_by_signals():
+            _follow(watcher, screen, outputs, interval, until_idle)
+        look = watcher.finish()
+        outputs.deliver(look)
+    finally:
+        watcher.close()
+        outputs.close()
     if look.diagnosis is None:
-        raise InputError(f"{path}: nothing could be read while it was watched")
-    if json:
-        sys.stdout.write(look.diagnosis.to_json() + "\n")
-    return exit_code(look.diagnosis, fail_on)
+        raise InputError(f"{path}: nothing could be read while it was watched: {watcher.fault}")
+    return _last_words(look.diagnosis, json=json, fail_on=fail_on)
 
 
 def _check(interval: float, until_idle: float | None, hold: int) -> None:
@@ -118,20 +114,56 @@ def _check(interval: float, until_idle: float | None, hold: int) -> None:
         raise UsageError(f"--hold must be 1 or more; got {hold}")
 
 
-_SAID: set[str] = set()
+def _follow(
+    watcher: Watcher,
+    screen: Screen,
+    outputs: Outputs,
+    interval: float,
+    until_idle: float | None,
+) -> None:
+    """Look until the job is quiet for long enough, or the user has seen enough."""
+    every = interval if until_idle is None else min(interval, until_idle)
+    idle = 0.0
+    with suppress(KeyboardInterrupt):
+        while until_idle is None or idle < until_idle:
+            begin = time.monotonic()
+            look = watcher.look()
+            screen.show(look)
+            if look.changed:
+                outputs.deliver(look)
+            idle = look.idle
+            watcher.cost = time.monotonic() - begin
+            time.sleep(watcher.pause(every))
 
 
-def _try(action: Any, what: str) -> None:
-    """Do something whose failure must not end the watch; say once what failed."""
+@contextmanager
+def _ended_by_signals() -> Generator[None]:
+    """Let a request to terminate end the watch as Ctrl-C does: with a last report."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
     try:
-        action()
-    except (OSError, InputError, UsageError) as fault:
-        if what not in _SAID:
-            _SAID.add(what)
-            sys.stderr.write(f"buttress: {ascii(what)[1:-1]} could not be written: {fault}\n")
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _gauges(port: int | None) -> Any:
+def _last_words(diagnosis: Diagnosis, *, json: bool, fail_on: FailOn) -> int:
+    from buttress.report import terminal
+
+    if json:
+        sys.stdout.write(diagnosis.to_json() + "\n")
+    else:
+        terminal.render(diagnosis, standard_output())
+    return exit_code(diagnosis, fail_on)
+
+
+def _gauges(port: int | None) -> Prometheus | None:
     if port is None:
         return None
     from buttress.hooks.sinks import Prometheus
@@ -139,17 +171,3 @@ def _gauges(port: int | None) -> Any:
     served = Prometheus(port=port)
     sys.stderr.write(f"buttress: metrics on http://127.0.0.1:{served.port}/metrics\n")
     return served
-
-
-def _row(diagnosis: Any) -> Any:
-    from buttress.hooks.outbox import Row
-
-    found = diagnosis.as_dict()
-    measures = found["measures"]
-    numbers = {
-        "buttress/acr": measures["acr"],
-        "buttress/effective_batch": measures["effective_batch"],
-    }
-    numbers |= {f"buttress/groups/{name}": count for name, count in measures["groups"].items()}
-    known = {name: float("nan") if one is None else float(one) for name, one in numbers.items()}
-    return Row(found["steps"][-1]["step"] if found["steps"] else 0, known)

@@ -22,14 +22,15 @@ SHOWN = 40
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 
 
-def prompt_rows(case: Case) -> list[dict[str, Any]]:
+def prompt_rows(case: Case, most: int | None = None) -> list[dict[str, Any]]:
     """Return one row per prompt, those that tie most often first; None where unknown.
 
-    `low` and `high` are a 95 % Wilson interval of the success rate.
+    `low` and `high` are a 95 % Wilson interval of the success rate. `most` is the number of rows;
+    all by default.
     """
     table, states, originals = prompt_states(case)
     rows = []
-    for place in np.argsort(-table.tied / np.maximum(table.groups, 1), kind="stable"):
+    for place in np.argsort(-table.tied / np.maximum(table.groups, 1), kind="stable")[:most]:
         tries, successes = int(table.tries[place]), float(table.successes[place])
         low, high = wilson_interval(successes, tries)
         rows.append(

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,7 +109,7 @@ class KeptFiles:
         """What there is to read, each with the path that the user knows it by."""
         found = {self.path: self.path} if self._there else {}
         gone = (held for held in self._held.values() if not held.read_in_place)
-        return found | {str(held.link): str(held.seen) for held in gone}
+        return found | {str(held.link): str(held.seen) for held in gone if held.link.exists()}
 
     def _see(self, file: Path, key: Key, state: State) -> bool:
         held = self._held.get(key)
@@ -124,7 +123,7 @@ class KeptFiles:
             if state[0] < held.state[0]:
                 self.cut.append(str(file))
             if held.copied:
-                shutil.copyfile(file, held.link)
+                _copy(file, held.link)
             held.state = state
         return moved or grown
 
@@ -167,8 +166,8 @@ class KeptFiles:
             os.link(file, link)
             copied = False
         except OSError:
-            shutil.copyfile(file, link)
             copied = True
+            _copy(file, link)
         self._held[key] = _Held(file, link, state, copied)
         self._at[file] = key
 
@@ -185,13 +184,12 @@ class KeptFiles:
         return place
 
 
-def holding_place(path: str) -> str | None:
-    """Return a directory on the file system of a path, for links; None for the temporary one."""
-    parent = Path(path).absolute().parent
-    with suppress(OSError):
-        if parent.stat().st_dev != Path(tempfile.gettempdir()).stat().st_dev:
-            return str(parent) if os.access(parent, os.W_OK) else None
-    return None
+def _copy(file: Path, link: Path) -> None:
+    """Copy a file; where the disc is full it is read in its place and cannot outlive it."""
+    try:
+        shutil.copyfile(file, link)
+    except OSError:
+        link.unlink(missing_ok=True)
 
 
 def _begins_alike(one: Path, other: Path) -> bool:

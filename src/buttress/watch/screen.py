@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from buttress.report import Diagnosis
-from buttress.report.hostile import safe_text
+from buttress.measures import KINDS
+from buttress.report import Diagnosis, phrases
+from buttress.report.hostile import safe_name, safe_text
+from buttress.report.over_steps import KIND_NAMES
+from buttress.report.prompt_rows import prompt_rows
+from buttress.report.view import finding_views
 from buttress.watch.watcher import Look
 
-RECENT = 12
+RECENT = 60  # steps, a cell each
+FINDINGS = 6
+PROMPTS = 5
+_BARS = "▁▂▃▄▅▆▇█"
 _STYLE = {"healthy": "green", "attention": "yellow", "collapsed": "red", "undefined": "magenta"}
-_SEVERITY = {"ERROR": "red", "WARNING": "yellow", "INFO": "cyan"}
+_SEVERITY = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+_KIND = {"all_wrong": "red", "all_correct": "green", "tied_between": "yellow"}
 
 
 class Screen:
@@ -23,6 +33,8 @@ class Screen:
 
     def __init__(self, path: str, console: Console) -> None:
         self._path, self._console = path, console
+        self._said: set[str] = set()
+        self._body: RenderableType = Text("nothing to read yet", style="dim")
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Screen:
@@ -36,17 +48,27 @@ class Screen:
 
     def show(self, look: Look) -> None:
         """Show one look."""
-        if self._live is not None:
-            self._live.update(self._page(look), refresh=True)
-        elif look.changed and look.diagnosis is not None:
-            self._console.print(one_line(look.diagnosis), markup=False, highlight=False)
-
-    def _page(self, look: Look) -> RenderableType:
+        news = look.diagnosis if look.changed else None
+        if self._live is None:
+            if news is not None:
+                self._print(news)
+            return
+        if news is not None:
+            self._body = Group(*page(news))
         head = Text.assemble((safe_text(self._path), "bold"), f"  quiet for {look.idle:.0f} s")
-        if look.diagnosis is None:
-            return Group(head, Text("nothing to read yet", style="dim"))
-        said = Text(one_line(look.diagnosis), style=_STYLE[look.diagnosis.verdict])
-        return Group(head, said, _steps(look.diagnosis), _findings(look.diagnosis))
+        self._live.update(Group(head, self._body), refresh=True)
+
+    def _print(self, diagnosis: Diagnosis) -> None:
+        """Print the state, and of the findings those that come and go."""
+        lines = [one_line(diagnosis)]
+        views = {view.rule: view for view in finding_views(diagnosis.findings)}
+        for rule, view in views.items():
+            if rule not in self._said:
+                lines.append(f"  {view.severity}[{view.code}] {rule}: {view.message}")
+        lines += [f"  over: {rule}" for rule in sorted(self._said - views.keys())]
+        self._said = set(views)
+        for line in lines:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def one_line(diagnosis: Diagnosis) -> str:
@@ -54,9 +76,9 @@ def one_line(diagnosis: Diagnosis) -> str:
     found = diagnosis.as_dict()
     steps, measures = found["steps"], found["measures"]
     counts = measures["groups"]
-    last = steps[-1]["step"] if steps else "–"
-    rate = "–" if measures["acr"] is None else f"{measures['acr']:.2f}"
-    now = "–" if not steps or steps[-1]["acr"] is None else f"{steps[-1]['acr']:.2f}"
+    last = steps[-1]["step"] if steps else phrases.DASH
+    rate = phrases.rate(measures["acr"])
+    now = phrases.rate(steps[-1]["acr"] if steps else None)
     kinds = ", ".join(
         f"{counts[kind]} {kind.replace('_', ' ')}" for kind in ("all_wrong", "all_correct", "mixed")
     )
@@ -64,24 +86,62 @@ def one_line(diagnosis: Diagnosis) -> str:
     return f"step {last}  ACR {rate} (now {now})  {kinds}  {diagnosis.verdict}: {worst}"
 
 
-def _steps(diagnosis: Diagnosis) -> Table:
-    table = Table(box=None, header_style="bold")
-    for name in ("step", "ACR", "all wrong", "all correct", "mixed", "reward"):
-        table.add_column(name, justify="right")
-    for step in diagnosis.as_dict()["steps"][-RECENT:]:
-        numbers = [step["acr"], step["all_wrong"], step["all_correct"], step["mixed"]]
-        shown = ["–" if one is None else f"{one:.3g}" for one in (*numbers, step["reward_mean"])]
-        table.add_row(str(step["step"]), *shown)
+def page(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """Yield the parts of the live view; text from files is harmless in all of them."""
+    yield Text(one_line(diagnosis), style=_STYLE[diagnosis.verdict])
+    yield _course(diagnosis)
+    for view in finding_views(diagnosis.findings[:FINDINGS]):
+        said = f"{view.severity}[{view.code}]", _SEVERITY[view.severity]
+        yield Text.assemble(said, (f" {view.rule}", "bold"), f": {view.message}")
+        if view.advice:
+            yield Text.assemble(("   do: ", "cyan"), view.advice[0].action)
+    if (left := len(diagnosis.findings) - FINDINGS) > 0:
+        yield Text(f"and {phrases.count(left, 'more finding')}", style="dim")
+    yield from _prompts(diagnosis)
+    if diagnosis.problems:
+        yield Text(f"{phrases.count(len(diagnosis.problems), 'problem')} while reading", "yellow")
+
+
+def _course(diagnosis: Diagnosis) -> RenderableType:
+    """Draw the share of tied groups over the last steps, each kind by itself."""
+    steps = diagnosis.case.steps
+    eligible = steps.eligible[-RECENT:]
+    if diagnosis.case.undefined or not eligible.any():
+        return Text("the collapse rate is not known", style="dim")
+    table = Table.grid(padding=(0, 2))
+    with np.errstate(invalid="ignore"):
+        rows = [("ACR", "bold", steps.acr[-RECENT:])]
+        rows += [
+            (KIND_NAMES[kind], _KIND[kind], getattr(steps, kind)[-RECENT:] / eligible)
+            for kind in KINDS
+            if getattr(steps, kind)[-RECENT:].any()
+        ]
+    for name, style, rates in rows:
+        table.add_row(name, Text(_cells(rates), style), phrases.rate(float(rates[-1])))
+    first, last = steps.step[-RECENT:][0], steps.step[-1]
+    table.add_row("", Text(f"step {first} to {last}; full height is 1", "dim"), "")
     return table
 
 
-def _findings(diagnosis: Diagnosis) -> RenderableType:
-    lines = [
-        Text.assemble(
-            (f"{one.severity.name.lower()}  ", _SEVERITY[one.severity.name]),
-            (one.rule, "bold"),
-            f"  {safe_text(one.message)}",
-        )
-        for one in diagnosis.findings[:8]
-    ]
-    return Group(*lines)
+def _cells(rates: Any) -> str:
+    """Return a bar per rate; a gap where it is unknown.
+
+    >>> _cells([0.0, 0.5, 1.0, float("nan")])
+    '▁▅█ '
+    """
+    return "".join(" " if rate != rate else _BARS[min(7, int(rate * 8))] for rate in rates)
+
+
+def _prompts(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """Yield the prompts that tie most often."""
+    rows = [row for row in prompt_rows(diagnosis.case, PROMPTS) if row["tied"]]
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("worst prompts", "tied", "rate", "state", "advice"):
+        table.add_column(heading)
+    for row in rows:
+        tied = f"{row['tied']:,} of {row['groups']:,}"
+        name = Text(safe_name(row["prompt_id"]))
+        table.add_row(name, tied, phrases.rate(row["rate"]), row["state"], row["advice"])
+    yield table

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from buttress.errors import InputError
 from buttress.groups import Run
+from buttress.logs.reader import ReadOptions
 from buttress.report import Diagnosis
+from buttress.report.document import to_json
+from buttress.report.files import write_text
 from buttress.rules import Severity
-from buttress.watch.files import KeptFiles, holding_place
+from buttress.watch.files import KeptFiles
+from buttress.watch.holding import Holding
 
 Diagnose = Callable[[Mapping[str, str]], Diagnosis]
 
@@ -61,7 +61,16 @@ class Watcher:
     hold
         Looks with news in a row that must show an error before it asks for a stop.
     folder
-        Where files are held (see `KeptFiles`); by default a temporary directory.
+        Where files are held (see `KeptFiles`); by default a directory of its own.
+    options, own
+        See `KeptFiles`.
+
+    Attributes
+    ----------
+    cost
+        Seconds of the last look; whoever shows it may add what that took.
+    fault
+        Why nothing could be read, if so.
     """
 
     def __init__(
@@ -71,33 +80,39 @@ class Watcher:
         *,
         hold: int = 3,
         folder: Path | None = None,
+        options: ReadOptions | None = None,
+        own: Iterable[str | Path] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._temporary = None
+        self._holding = None
         if folder is None:
-            self._temporary = tempfile.TemporaryDirectory(
-                prefix=".buttress-watch-", dir=holding_place(path)
-            )
-            folder = Path(self._temporary.name)
-        self.files = KeptFiles(path, folder)
+            self._holding = Holding(path)
+            folder = self._holding.folder
+        self.files = KeptFiles(path, folder, options, own)
         self._diagnose, self._hold, self._clock = diagnose, hold, clock
         self._last: Diagnosis | None = None
         self._news_at = clock()
+        self._again = False  # a file was gone while it was read
         self._errors: dict[str, int] = {}
-        self.cost = 0.0  # seconds of the last look
+        self.cost = 0.0
+        self.fault = ""
 
     def look(self) -> Look:
         """Look once."""
         begin = self._clock()
-        changed = self.files.refresh()
+        changed = self.files.refresh() | self._again
         if changed:
             self._news_at = begin
-            with suppress(InputError):  # a file that has only begun
-                self._last = self._diagnose(self.files.files)
+            if self._read():
                 self._count()
         self.cost = self._clock() - begin
-        stop = tuple(name for name, looks in self._errors.items() if looks >= self._hold)
-        return Look(self._last, changed, begin - self._news_at, stop)
+        return self._look(changed, begin)
+
+    def finish(self) -> Look:
+        """Read once more, news or not: settings and metrics beside the files may have changed."""
+        self.files.refresh()
+        self._read()
+        return self._look(True, self._clock())
 
     def pause(self, interval: float) -> float:
         """Return how long to wait: the interval, or longer where looks are dear."""
@@ -105,8 +120,28 @@ class Watcher:
 
     def close(self) -> None:
         """Give up the held files."""
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        if self._holding is not None:
+            self._holding.close()
+
+    def _look(self, changed: bool, now: float) -> Look:
+        stop = tuple(name for name, looks in self._errors.items() if looks >= self._hold)
+        return Look(self._last, changed, now - self._news_at, stop)
+
+    def _read(self) -> bool:
+        """Diagnose what there is; return whether that was possible."""
+        self._again, files = False, self.files.files
+        if not files:
+            self.fault = "no such file or directory"
+            return False
+        try:
+            self._last = self._diagnose(files)
+        except InputError as fault:  # nothing there yet, or a file that has only begun
+            self.fault = str(fault)
+        except FileNotFoundError:
+            self._again = True
+        else:
+            return True
+        return False
 
     def _count(self) -> None:
         findings = self._last.findings if self._last else ()
@@ -125,11 +160,7 @@ def write_stop(path: Path, look: Look) -> None:
     """Create the stop file, as a whole, with the findings that ask for it; an old one is kept."""
     if path.exists() or look.diagnosis is None:
         return
-    reasons: list[dict[str, Any]] = [
-        {"rule": one.rule, "code": one.code, "message": one.message, "steps": one.steps}
-        for one in look.diagnosis.findings
-        if one.rule in look.stop
-    ]
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(json.dumps({"stop": reasons}, indent=1) + "\n")
-    unfinished.replace(path)
+    found = look.diagnosis.as_dict()
+    reasons = [finding for finding in found["findings"] if finding["rule"] in look.stop]
+    document = {"stop": reasons, "source": found["source"], "verdict": found["verdict"]}
+    write_text(path, to_json(document) + "\n")
