@@ -214,3 +214,98 @@ def test_the_plugin_file_shadows_nothing():
     assert swift_plugin.PLUGIN.is_file()
     beside = {one.stem for one in swift_plugin.PLUGIN.parent.glob("*.py")}
     assert beside == {"__init__", "__main__", "attachment", "buttress_for_swift"}
+
+
+# --- monitors ------------------------------------------------------------------------------------
+
+
+def watched(watching, remedy="grpo", **more):
+    callbacks = []
+    one = trainer(
+        add_callback=callbacks.append, state=SimpleNamespace(global_step=0, max_steps=9), **more
+    )
+    return one, SwiftAttachment(one, remedy, {}, watching), callbacks
+
+
+def step_with(one, attachment, matrix):
+    matrix = torch.tensor(matrix, dtype=torch.float32)
+    samples = [Sample(question=f"{row // 2}=") for row in range(len(matrix))]
+    got = attachment.replace(one, samples, matrix, torch.full((len(matrix),), 7.0))
+    one.state.global_step += 1
+    return got
+
+
+DEAD = [[0.0, 0.0]] * 4
+
+
+def test_a_monitor_counts_and_its_numbers_are_logged():
+    one, attachment, _ = watched(True)
+    for _ in range(3):
+        step_with(one, attachment, [*DEAD[:2], [1, 0], [0, 0]])
+    monitor = attachment.live.monitor
+    assert monitor.last_step == 3
+    assert monitor.total_steps == 9
+    assert one._metrics["train"]["buttress/acr_run"] == [0.5] * 3
+    assert one._metrics["train"]["buttress/prompts"] == [2] * 3
+
+
+def test_a_monitor_stops_the_run_and_switches_the_remedy():
+    pytest.importorskip("transformers")
+    policies = [
+        {"when": "acr > 0.9", "for_steps": 1, "then": {"switch": "avspo", "options": ALWAYS}},
+        {"when": "acr > 0.9", "for_steps": 3, "then": "stop", "name": "enough"},
+    ]
+    one, attachment, callbacks = watched({"policies": policies, "warmup": 0})
+    control = SimpleNamespace(should_save=False, should_training_stop=False)
+    moved, ended = [], []
+    for _ in range(3):
+        moved.append(bool(step_with(one, attachment, DEAD).any()))
+        callbacks[0].on_step_end(None, None, control)
+        ended.append((control.should_save, control.should_training_stop))
+    assert moved == [False, True, True]
+    assert ended == [(False, False), (False, False), (True, True)]
+
+
+ALWAYS = {"threshold": "always"}
+
+
+def test_the_state_of_a_monitor_is_saved_and_resumed(tmp_path):
+    policy = {"when": "acr > 0.9", "for_steps": 1, "then": {"switch": "avspo", "options": ALWAYS}}
+    settings = {"policies": [policy], "warmup": 0}
+    one, attachment, _ = watched(settings)
+    one._get_output_dir = lambda trial: str(tmp_path)
+    for _ in range(2):
+        step_with(one, attachment, DEAD)
+    attachment.save(one, None)
+    other, resumed, _ = watched(settings)
+    resumed.load(other, str(tmp_path / "checkpoint-2"))
+    assert resumed.live.monitor.metrics()["buttress/acr_run"] == 1.0
+    assert resumed.live.monitor.last_step == 2
+    assert step_with(other, resumed, DEAD).any()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "BUTTRESS_MONITOR is no JSON"),
+        ("3", "true or a mapping of settings"),
+        ('{"windw": 20}', "Did you mean 'window'"),
+        ('{"policies": "acr > 1"}', "policies must be a list"),
+        ('{"policies": [{"then": "stop"}]}', "at least 'when'"),
+        ('{"policies": [{"when": "acr > 1", "thn": "stop"}]}', "Did you mean 'then'"),
+        ('{"policies": [{"when": "acr > 1", "then": {"swich": "x"}}]}', "temperature= or top_p="),
+        ('{"policies": [{"when": "acr > 1", "then": {"temperature": 2}}]}', "does not let a hook"),
+        ('{"policies": [{"when": "acr > 1", "then": {"switch": "rent"}}]}', "is a reward remedy"),
+    ],
+)
+def test_wrong_settings_of_a_monitor_fail_at_the_start(text, message):
+    with pytest.raises(UsageError, match=message):
+        watched(swift_plugin.watching({"BUTTRESS_MONITOR": text}))
+
+
+def test_only_the_main_process_reports(tmp_path):
+    path = tmp_path / "run.jsonl"
+    other = SimpleNamespace(is_main_process=False)
+    _, attachment, _ = watched({"jsonl": str(path)}, accelerator=other)
+    assert not path.exists()
+    assert attachment.live.monitor is not None

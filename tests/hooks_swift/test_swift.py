@@ -74,6 +74,7 @@ def train(
     batch: int = 8,
     processes: int = 1,
     rewards: tuple[str, ...] = ("right", "short"),
+    monitor: Any = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``swift rlhf`` for four steps of groups of four."""
     settings = {
@@ -117,6 +118,8 @@ def train(
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
     }
+    if monitor is not None:
+        environment["BUTTRESS_MONITOR"] = json.dumps(monitor)
     if processes > 1:
         environment["NPROC_PER_NODE"] = str(processes)
         command += ["--ddp_backend", "gloo"]
@@ -222,3 +225,28 @@ def test_wrong_configuration_ends_before_training(place: Path) -> None:
     assert done.returncode != 0
     assert "Did you mean 'avspo'" in done.stdout + done.stderr
     assert not (place / "wrong" / "completions.jsonl").exists() or not steps_of(place, "wrong")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_monitor_counts_logs_and_stops_the_run(place: Path, processes: int) -> None:
+    policy = {"when": "acr_run > -1", "for_steps": 3, "then": ["warn", "stop"]}
+    output = f"monitored{processes}"
+    monitor = {"policies": [policy], "warmup": 0, "jsonl": f"{output}.jsonl"}
+    size = {"batch": 8 // processes, "processes": processes}
+    done = train(place, output, "grpo", monitor=monitor, **size)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "buttress could" not in done.stdout + done.stderr
+    state = state_of(place, output, 3)["monitor"]
+    assert [event["action"] for event in state["acting"]["events"]] == ["warn", "stop"]
+    assert not (place / output / "checkpoint-4").exists()
+    rates = [bt.collapse_rate(groups_of(row)) for row in steps_of(place, output)]
+    assert len(rates) == 3
+    logged = metrics_of(place, output)
+    assert float(logged[-1]["buttress/acr_run"]) == pytest.approx(np.mean(rates), abs=1e-3)
+    lines = (place / f"{output}.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
+
+
+def groups_of(row: dict[str, list[Any]]) -> bt.Groups:
+    rewards = totals(row)
+    return bt.Groups.from_flat(rewards, np.arange(len(rewards)) // 4)

@@ -30,7 +30,7 @@ def test_verl_composes_the_recipe_and_knows_its_names(overrides):
         config = hydra.compose(config_name="avspo", overrides=overrides)
     estimator = core_algos.get_adv_estimator_fn(config.algorithm.adv_estimator)
     assert estimator.name == config.algorithm.adv_estimator.removeprefix("buttress_")
-    estimator._built(config.algorithm)
+    estimator.built(config.algorithm)
     loss = config.actor_rollout_ref.actor.policy_loss.loss_mode
     assert core_algos.get_policy_loss_fn(loss) is not None
     assert config.actor_rollout_ref.rollout.n == 8

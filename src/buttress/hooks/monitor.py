@@ -173,14 +173,14 @@ class Monitor:
         """Return every number under a stable name, NaN where it is unknown.
 
         ``buttress/acr``, ``all_wrong``, ``all_correct``, ``tied_between``, ``near_tied`` are shares
-        of the groups with two or more scorable rollouts; ``unscorable_share``, ``effective_batch`` and
-        ``truncated`` of the rollouts; ``acr_after`` is the ACR by the advantages;
-        ``acr/<component>`` that of a reward component. All are of the last step; ``<name>_window``
-        is of the last steps, ``acr_early`` of the first 100, ``acr_run`` of all. ``prompts``,
-        ``prompts_unsolved``, ``prompts_solved`` count prompts that were never and always solved;
-        ``forecast``, ``forecast_low``, ``forecast_high`` say where the mean of ``correct`` (or of
-        the reward) is heading at the end of the run. The numbers of the estimator's reading
-        (``threshold``, ``triggered``, ``K``) have their own names.
+        of the groups with two or more scorable rollouts; ``unscorable_share``,
+        ``effective_batch`` and ``truncated`` of the rollouts; ``acr_after`` is the ACR by the
+        advantages; ``acr/<component>`` that of a reward component. All are of the last step;
+        ``<name>_window`` is of the last steps, ``acr_early`` of the first 100, ``acr_run`` of all.
+        ``prompts``, ``prompts_unsolved``, ``prompts_solved`` count prompts that were never and
+        always solved; ``forecast``, ``forecast_low``, ``forecast_high`` say where the mean of
+        ``correct`` (or of the reward) is heading at the end of the run. The numbers of the
+        estimator's reading (``threshold``, ``triggered``, ``K``) have their own names.
         """
         found: dict[str, float] = {}
         with self.faults.shield("compute its metrics", "some are missing"):

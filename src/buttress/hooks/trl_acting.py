@@ -9,6 +9,7 @@ from buttress.errors import UsageError
 from buttress.hooks.actions import STOP, Event, Request, Sampling, Switch
 from buttress.hooks.faults import Faults
 from buttress.hooks.monitor import Monitor
+from buttress.hooks.stopper import stopper
 from buttress.hooks.trl_plan import Plan, resolve
 
 if TYPE_CHECKING:
@@ -37,12 +38,7 @@ class TrlActing:
             if isinstance(action, Sampling):
                 _check_sampling(trainer)
         if STOP in wanted:
-            trainer.add_callback(_stopper(self))
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the run is to end with the step that is under way."""
-        return self._stopping
+            trainer.add_callback(stopper(lambda: self._stopping))
 
     def share(self, trainer: Any, monitor: Any) -> None:
         """Take over what the main process is asked for; every rank must come here."""
@@ -118,16 +114,3 @@ def _check_sampling(trainer: Any) -> None:
             f"this {type(trainer).__name__} does not show what it samples with; Sampling needs "
             "temperature and generation_config (or vllm_generation)"
         )
-
-
-def _stopper(acting: TrlActing) -> Any:
-    """Return a callback that ends the run with a checkpoint, once it is asked to."""
-    from transformers import TrainerCallback
-
-    class Stopper(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            if acting.stopping:
-                control.should_save = control.should_training_stop = True
-            return control
-
-    return Stopper()

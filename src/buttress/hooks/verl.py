@@ -9,6 +9,13 @@ nothing has to be configured but the name::
 Names carry the prefix, so that verl's own ``grpo`` or ``rloo`` stay what they are. Options stand
 under ``algorithm.buttress`` (estimators) and come from the actor's clip settings (losses).
 
+A `Monitor` counts in the driver where ``algorithm.buttress.monitor`` asks for one, with true or
+with the settings of `monitor_from`; its numbers are logged with the others::
+
+    +algorithm.buttress.monitor.jsonl=run/buttress.jsonl   +algorithm.buttress.monitor.window=100
+
+An estimator knows neither prompts nor checkpoints, and can stop nothing; `verl_trainer` can.
+
 verl draws a fresh ``uid`` per prompt and step and hands no other identity to an estimator: remedies
 with a memory per prompt (``dcpo``, ``posterior``, ``spo``) then only know the batch. Their page
 says what that leaves of them.
@@ -22,7 +29,8 @@ from dataclasses import fields
 from typing import Any
 
 from buttress.errors import UsageError
-from buttress.hooks.live import LiveEstimator
+from buttress.hooks.live import LiveEstimator, check_policies
+from buttress.hooks.monitor_settings import monitor_from
 from buttress.remedies.losses import Loss, Tokens
 from buttress.remedies.registry import create, names
 
@@ -44,8 +52,14 @@ class VerlEstimator:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._options: dict[str, Any] | None = None
+        self.prompts: Mapping[Any, Any] = {}  # uid -> identity of the prompt, where it is known
+        self._asked: dict[str, Any] = {}
         self._live: LiveEstimator | None = None
+
+    @property
+    def live(self) -> LiveEstimator | None:
+        """The estimator and its monitor, None before the first step."""
+        return self._live
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -65,17 +79,23 @@ class VerlEstimator:
         """
         if index is None:
             raise UsageError(f"{PREFIX}{self.name} needs the uid of each response to group them")
-        live = self._built(config)
-        advantages = live.per_token(token_level_rewards, response_mask, index)
+        live = self.built(config)
+        prompts = [self.prompts.get(uid) for uid in index] if self.prompts else None
+        advantages = live.per_token(token_level_rewards, response_mask, index, prompt_id=prompts)
         LAST_METRICS.clear()
         LAST_METRICS.update(live.metrics)
         report_metrics()
         return advantages, advantages
 
-    def _built(self, config: Any) -> LiveEstimator:
+    def built(self, config: Any) -> LiveEstimator:
+        """Return the estimator that the config describes, the same one until that changes."""
         options = options_of(config)
-        if self._live is None or options != self._options:
-            self._live, self._options = LiveEstimator(self.name, options), options
+        watching = options.pop("monitor", None)
+        asked = {"options": options, "monitor": watching}
+        if self._live is None or asked != self._asked:
+            monitor = None if watching in (None, False) else monitor_from(watching)
+            check_policies(monitor, ("length",), "verl")
+            self._live, self._asked = LiveEstimator(self.name, options, monitor), asked
             missing = [name for name in self._live.estimate.wanted if name != "length"]
             if missing:
                 logger.warning(
@@ -129,11 +149,14 @@ def options_of(config: Any) -> dict[str, Any]:
     chosen = config.get("buttress") if hasattr(config, "get") else None
     if chosen is None:
         return {}
-    plain = {}
-    for name, value in dict(chosen).items():
-        listed = hasattr(value, "__iter__") and not isinstance(value, str | Mapping)
-        plain[str(name)] = tuple(value) if listed else value
-    return plain
+    return {str(name): _plain(value) for name, value in dict(chosen).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping) or hasattr(value, "items"):
+        return {str(name): _plain(one) for name, one in value.items()}
+    listed = hasattr(value, "__iter__") and not isinstance(value, str)
+    return tuple(map(_plain, value)) if listed else value
 
 
 def loss_from_config(name: str, config: Any) -> Loss:
@@ -184,7 +207,7 @@ def report_metrics() -> None:
 
     def log(self: Any, data: Any, step: Any, *args: Any, **kwargs: Any) -> Any:
         if LAST_METRICS and isinstance(data, Mapping):
-            data = {**data, **LAST_METRICS}
+            data = {**LAST_METRICS, **data}
             LAST_METRICS.clear()
         return plain_log(self, data, step, *args, **kwargs)
 

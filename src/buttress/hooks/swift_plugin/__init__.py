@@ -12,6 +12,12 @@ get ``buttress/acr``, ``buttress/all_wrong``, ``buttress/all_correct``, ``buttre
 ``buttress/fallback`` and what the remedy says of itself. The remedy's state is saved and resumed
 with the checkpoints (``checkpoint-N/buttress_state.json``).
 
+``BUTTRESS_MONITOR`` adds a `Monitor`: ``true``, or a JSON object as `monitor_from` reads it::
+
+    BUTTRESS_MONITOR='{"policies": [{"when": "acr_window > 0.8", "then": ["warn", "stop"]}]}'
+
+Its numbers stand beside those of the remedy, and its state is saved with it.
+
 The Megatron backend computes its advantages elsewhere and is not touched. ms-swift puts the folder
 of a plugin file in front of the import path, which is why that file has a folder of its own.
 """
@@ -41,15 +47,33 @@ def choice(environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     ('posterior', {'clip': 2})
     """
     remedy = environment.get("BUTTRESS_REMEDY") or "avspo"
-    text = environment.get("BUTTRESS_OPTIONS") or "{}"
-    try:
-        options = json.loads(text)
-    except json.JSONDecodeError as fault:
-        raise UsageError(f"BUTTRESS_OPTIONS is no JSON ({fault}): {text}") from None
+    options = _json(environment, "BUTTRESS_OPTIONS", "{}")
     if not isinstance(options, dict):
-        raise UsageError(f'BUTTRESS_OPTIONS must be an object such as {{"eps": 1e-6}}; got {text}')
+        raise UsageError(
+            f'BUTTRESS_OPTIONS must be an object such as {{"eps": 1e-6}}; got {json.dumps(options)}'
+        )
     LiveEstimator(remedy, options)
     return remedy, options
+
+
+def watching(environment: Mapping[str, str]) -> Any:
+    """Return the settings of the monitor that the environment asks for, None for no monitor.
+
+    Examples
+    --------
+    >>> watching({"BUTTRESS_MONITOR": "true"}), watching({})
+    (True, None)
+    """
+    settings = _json(environment, "BUTTRESS_MONITOR", "null")
+    return None if settings is False else settings
+
+
+def _json(environment: Mapping[str, str], name: str, default: str) -> Any:
+    text = environment.get(name) or default
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as fault:
+        raise UsageError(f"{name} is no JSON ({fault}): {text}") from None
 
 
 def install() -> None:
@@ -57,12 +81,13 @@ def install() -> None:
     from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 
     remedy, options = choice(os.environ)
+    monitor = watching(os.environ)
     if getattr(GRPOTrainer, "has_buttress", False):
         return
     GRPOTrainer.has_buttress = True
 
     def attach(trainer: Any, _: None, *args: Any, **kwargs: Any) -> None:
-        trainer.buttress = SwiftAttachment(trainer, remedy, options)
+        trainer.buttress = SwiftAttachment(trainer, remedy, options, monitor)
 
     def replace(trainer: Any, theirs: Any, samples: Any, matrix: Any, *rest: Any) -> Any:
         return trainer.buttress.replace(trainer, samples, matrix, theirs)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks.faults import Faults
-from buttress.hooks.live import LiveEstimator, check_offer
+from buttress.hooks.live import LiveEstimator, check_offer, check_policies
+from buttress.hooks.monitor import Monitor
+from buttress.hooks.monitor_settings import SINKS, monitor_from
+from buttress.hooks.stopper import stopper
 from buttress.logs.prose import text_digest, text_of
 
 STATE_FILE = "buttress_state.json"
@@ -35,15 +38,21 @@ class SwiftAttachment:
     All ranks hold the same estimator and feed it the same groups.
     """
 
-    def __init__(self, trainer: Any, remedy: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self, trainer: Any, remedy: str, options: dict[str, Any], watching: Any = None
+    ) -> None:
         names = tuple(trainer.reward_func_names)
         if remedy == "gdpo":
             weights = trainer.reward_weights.tolist()
             options = {"weights": dict(zip(names, weights, strict=True)), **options}
-        self.live = LiveEstimator(remedy, options)
-        components = tuple(f"reward/{name}" for name in names)
-        check_offer(remedy, self.live.estimate.wanted, OFFERED + components, "ms-swift")
+        monitor = None if watching is None else _monitor(trainer, watching)
+        self.live = LiveEstimator(remedy, options, monitor)
+        offered = OFFERED + tuple(f"reward/{name}" for name in names)
+        check_offer(remedy, self.live.estimate.wanted, offered, "ms-swift")
+        check_policies(monitor, offered, "ms-swift")
         _check_settings(trainer, remedy)
+        if monitor is not None:
+            trainer.add_callback(stopper(lambda: monitor.stop_requested is not None))
         self.faults = Faults(speaks=trainer.accelerator.is_main_process)
 
     def replace(self, trainer: Any, samples: Sequence[Any], matrix: Any, theirs: Any) -> Any:
@@ -53,6 +62,7 @@ class SwiftAttachment:
         facts = self._facts(samples)
         ours = None
         with self.faults.shield("compute advantages", FALLBACK):
+            self._tell_step(trainer)
             ours = _checked(self._advantages(trainer, matrix, facts), theirs)
         numbers = {"buttress/fallback": float(ours is None)}
         if ours is not None:
@@ -61,6 +71,12 @@ class SwiftAttachment:
             if not math.isnan(value):  # ms-swift takes plain means
                 trainer._metrics["train"][name].append(value)
         return theirs if ours is None else ours
+
+    def _tell_step(self, trainer: Any) -> None:
+        monitor = self.live.monitor
+        if monitor is not None:
+            self.live.step = trainer.state.global_step + 1
+            monitor.total_steps = monitor.total_steps or trainer.state.max_steps or None
 
     def _facts(self, samples: Sequence[Any]) -> list[Facts | None]:
         from accelerate.utils import gather_object
@@ -109,7 +125,7 @@ class SwiftAttachment:
             folder = Path(trainer._get_output_dir(trial=trial))
             path = folder / f"checkpoint-{trainer.state.global_step}" / STATE_FILE
             path.parent.mkdir(parents=True, exist_ok=True)
-            state = {"schema": 1, "estimator": self.live.estimate.state_dict()}
+            state = {"schema": 1, **self.live.state()}
             path.write_text(json.dumps(state), encoding="utf-8")
 
     def load(self, trainer: Any, checkpoint: str | None) -> None:
@@ -126,7 +142,14 @@ class SwiftAttachment:
         (state,) = broadcast_object_list(found)
         if state is not None:
             with self.faults.shield("resume its state", "the remedy starts afresh"):
-                self.live.estimate.load_state_dict(state["estimator"])
+                self.live.restore(state)
+
+
+def _monitor(trainer: Any, watching: Any) -> Monitor:
+    """Return the monitor of this rank: all count the same, the main process alone reports."""
+    if not trainer.accelerator.is_main_process and isinstance(watching, Mapping):
+        watching = {name: value for name, value in watching.items() if name not in SINKS}
+    return monitor_from(watching)
 
 
 def _check_settings(trainer: Any, remedy: str) -> None:
