@@ -74,7 +74,8 @@ def _policy(settings: Any) -> Policy:
     then = settings.get("then", "warn")
     many = isinstance(then, Sequence) and not isinstance(then, str)
     actions = tuple(_action(one) for one in then) if many else _action(then)
-    return Policy(**{**settings, "then": actions})
+    named: dict[str, Any] = {**settings, "then": actions}
+    return Policy(**named)
 
 
 def _action(then: Any) -> Any:

@@ -19,11 +19,12 @@ its last one.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,16 +39,20 @@ from buttress.hooks.sinks import known
 from buttress.hooks.verl import PREFIX, VerlEstimator, options_of
 from buttress.logs.prose import text_digest, text_of
 
+if TYPE_CHECKING:
+    from verl.trainer.ppo.v1 import PPOTrainer as _Base
+else:
+    _Base = object
+
 STATE_FILE = "buttress_state.json"
 MODES = ("sync", "colocate_async", "separate_async")
 
 
-class Monitored:
+class Monitored(_Base):
     """Goes in front of a V1 trainer class; see the module."""
 
     def __init__(self, config: Any) -> None:
-        from omegaconf import open_dict
-
+        open_dict = importlib.import_module("omegaconf").open_dict
         settings = options_of(config.algorithm).get("monitor", True)
         with open_dict(config):
             # verl asks for the mode by name in many places; ours behaves as the one below it
@@ -191,9 +196,8 @@ def last_outputs(keys: Sequence[str]) -> list[int]:
 
 
 def _fetch(batch: Any, fields: list[str]) -> Any:
-    import transfer_queue
-
-    return transfer_queue.kv_batch_get(
+    queue = importlib.import_module("transfer_queue")
+    return queue.kv_batch_get(
         keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
     )
 
