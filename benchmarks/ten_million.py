@@ -41,6 +41,7 @@ def rows() -> list[Row]:
         raise SystemExit(f"{place} has {free / 1e9:.0f} GB free; this needs {needed / 1e9:.0f} GB")
     with tempfile.TemporaryDirectory(prefix="buttress-bench-") as folder:
         size = write(Path(folder), LAYOUT)
+        os.sync()  # what is written to the disc while others are measured would slow the first
         runs: dict[str, list[Measured]] = {"diagnose": [], "pandas": []}
         for _ in range(REPETITIONS):
             for kind, some in runs.items():
