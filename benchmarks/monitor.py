@@ -38,11 +38,12 @@ def _against_trl(n_groups: int, size: int) -> list[Row]:
     yardstick = "TRL's lines", per_step["trl"]
     rows = []
     for run in runs:
-        seconds = per_step[run.name]
-        met = seconds <= min(3e-4, per_step["trl"])
-        target = ("0.3 ms and 1.0 x", met) if run.monitor else ("", None)
-        rows.append(Row(f"{run.name}, {n_groups} groups of {size}", seconds, *yardstick, *target))
-    return [*rows, Row("the same step and a log line", line, *yardstick)]
+        seconds, what = per_step[run.name], f"{run.name}, {n_groups} groups of {size}"
+        target = ("1.0 x", seconds <= per_step["trl"]) if run.monitor else ("", None)
+        rows.append(Row(what, seconds, *yardstick, *target))
+    watched = rows[-1]
+    absolute = watched._replace(what="the same", target="0.3 ms", met=watched.seconds <= 3e-4)
+    return [*rows, absolute, Row("the same and a log line", line, *yardstick)]
 
 
 def _large(n_groups: int, size: int) -> list[Row]:

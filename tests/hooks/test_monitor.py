@@ -184,6 +184,17 @@ def test_torch_rewards_and_an_estimator_before_it():
     assert number(fed([(1, groups)]), "acr") == collapse_rate(groups) == 0.5
 
 
+def test_arrays_may_be_written_to_again_after_the_update():
+    rewards, lengths = np.zeros((4, 2)), np.full((4, 2), 5)
+    monitor = bt.Monitor(policies=[])
+    for step in range(1, 5):
+        rewards[:, 0], lengths[:] = step % 2, step
+        monitor.update(Groups.from_dense(rewards, length=lengths, prompt_id=range(4)), step=step)
+    assert number(monitor, "acr_run") == 0.5
+    assert number(monitor, "wasted_tokens") == 8 * (2 + 4)
+    assert monitor.prompts().successes.tolist() == [2.0] * 4
+
+
 # --- ranks --------------------------------------------------------------------------------------
 
 

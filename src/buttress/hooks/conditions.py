@@ -42,10 +42,6 @@ class Clause:
     def __str__(self) -> str:
         return f"{self.name} {self.sign} {self.limit:g}"
 
-    def holds(self, value: float) -> bool | None:
-        """Return whether it is so; None where the number is unknown."""
-        return None if value != value else _COMPARE[self.sign](value, self.limit)
-
     @property
     def released(self) -> Clause:
         """The opposite, a tenth of the limit further: what a number that is well again passes."""
@@ -82,11 +78,11 @@ class Condition:
         """
         seen, unknown = {}, False
         for clause in self.clauses:
-            seen[clause.name] = number(clause.name)
-            found = clause.holds(seen[clause.name])
-            if found is self.any_of:
+            value = seen[clause.name] = number(clause.name)
+            if value != value:
+                unknown = True
+            elif _COMPARE[clause.sign](value, clause.limit) is self.any_of:
                 return self.any_of, seen
-            unknown |= found is None
         return None if unknown else not self.any_of, seen
 
     @property

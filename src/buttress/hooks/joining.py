@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from buttress.groups import Groups
+from buttress.groups import Groups, Tolerance
 from buttress.groups.arrays import as_float64
 from buttress.groups.build import offsets_of
+from buttress.measures import GroupSummary
 
 COUNTED = frozenset({"correct", "length", "truncated", "advantage"})
 
 
 def light(groups: Groups) -> Groups:
-    """Return the groups without texts and whatever else is not counted; mostly views, not copies.
+    """Return a copy of the groups without texts and whatever else is not counted.
 
+    It is a copy because it may wait while the loop writes the next rewards into the same array.
     Raises `UsageError` where a column that is counted holds no numbers.
     """
     return Groups(
-        values=groups.rewards,
+        values=groups.rewards.copy(),
         offsets=groups.offsets,
         order=groups.order,
         step=groups.step,
@@ -36,10 +38,23 @@ def light(groups: Groups) -> Groups:
     )
 
 
-def joined(parts: Sequence[Groups]) -> Groups:
+def joined(parts: Sequence[Groups], tolerance: Tolerance) -> Groups:
     """Return light groups, one batch after the other; NaN where a batch lacks a column."""
     if len(parts) == 1:
         return parts[0]
+    groups = _joined(parts)
+    summaries = [GroupSummary.of(part, tolerance) for part in parts]
+    groups.memo[GroupSummary, "reward", tolerance] = GroupSummary(
+        groups.sizes,
+        np.concatenate([one.scorable for one in summaries]),
+        np.concatenate([one.low for one in summaries]),
+        np.concatenate([one.high for one in summaries]),
+        tolerance,
+    )
+    return groups
+
+
+def _joined(parts: Sequence[Groups]) -> Groups:
     sizes = np.concatenate([part.sizes for part in parts])
     prompt, labels = _prompts(parts)
     names = dict.fromkeys(name for part in parts for name in part.columns)
@@ -47,7 +62,7 @@ def joined(parts: Sequence[Groups]) -> Groups:
         values=np.concatenate([part.values for part in parts]),
         offsets=offsets_of(sizes),
         order=np.arange(int(sizes.sum())),
-        step=np.concatenate([part.step for part in parts]),
+        step=np.zeros(len(sizes), dtype=np.int64),
         group_id=np.arange(len(sizes)),
         prompt=prompt,
         prompt_labels=labels,
@@ -56,7 +71,7 @@ def joined(parts: Sequence[Groups]) -> Groups:
 
 
 def _numbers(name: str, column: NDArray[Any]) -> NDArray[Any]:
-    return column if column.dtype.kind in "biuf" else as_float64(column, f"column {name!r}")
+    return column.copy() if column.dtype.kind in "biuf" else as_float64(column, f"column {name!r}")
 
 
 def _column(parts: Sequence[Groups], name: str) -> NDArray[Any]:

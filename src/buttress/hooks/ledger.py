@@ -16,7 +16,7 @@ from buttress.hooks.series import CourseTable, Series
 from buttress.hooks.step_ranges import StepRanges
 from buttress.hooks.step_state import from_state, levels_from, levels_state, to_state
 from buttress.hooks.step_statistics import StepStatistics
-from buttress.measures import GroupSummary, Levels, PromptCounts, SignalCounts
+from buttress.measures import GroupSummary, Levels, SignalCounts
 from buttress.measures.statistics import ratio
 
 BLOCK = 10  # steps that are counted together
@@ -76,9 +76,8 @@ class Ledger:
         self._waiting.append(part)
         self.held += part.n_samples
         self.added += 1
-        ties = self._ties.setdefault(block, [0, 0])
-        ties[0] += int(np.count_nonzero(summary.tied))
-        ties[1] += int(np.count_nonzero(summary.eligible))
+        pair = [int(np.count_nonzero(summary.tied)), int(np.count_nonzero(summary.eligible))]
+        _add(self._ties.setdefault(block, [0, 0]), pair)
         if self.held > _HELD:
             self.settle()
         return True
@@ -88,14 +87,14 @@ class Ledger:
         if not self._waiting:
             return
         waiting, self._waiting, self.held = self._waiting, [], 0
-        groups = joined(waiting)
+        groups = joined(waiting, self.tolerance)
         found = StepStatistics.of(groups, self.tolerance)
         self.levels = self.levels.union(found.composition.levels)
         self.spent += found.signal
         self._enter(self._block, found)
         self._series.add(self._block * BLOCK + 1, found)
         if groups.has_prompts:
-            self.prompts.add(PromptCounts.of(groups, self.tolerance))
+            self.prompts.add(groups, self.tolerance)
         self._retire()
         self.settled += 1
 
@@ -104,7 +103,7 @@ class Ledger:
     def current(self) -> StepStatistics | None:
         """Return what the last step showed."""
         if self._parts:
-            found = StepStatistics.of(joined(self._parts), self.tolerance)
+            found = StepStatistics.of(joined(self._parts, self.tolerance), self.tolerance)
             self._current = found if self._current is None else self._current + found
             self._parts = []
         return self._current

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.errors import UsageError
+from buttress.groups import Groups, Tolerance
 from buttress.measures import KeyedCounts, Levels, PromptCounts, PromptTable
+from buttress.measures.tables import number_prompts
 
 COLUMNS = 6  # of `PromptCounts`
 
@@ -30,6 +32,7 @@ class PromptStore:
         self.levels = Levels(np.nan, np.nan)
         self.judged = 0
         self._place: dict[str, int] = {}
+        self._names: list[str] = []  # by place
         self._rows = np.zeros((64, COLUMNS))
         self._hashes: dict[str, int] | None = None  # only once there are more than `limit`
         self._highest = 1 << 64
@@ -49,29 +52,52 @@ class PromptStore:
             return float(len(self))
         return (len(self) - 1) / (self._highest / 2**64) if len(self) > 1 else float("nan")
 
-    def add(self, counts: PromptCounts) -> None:
-        """Take in the counts of a batch, or of another store."""
+    def add(self, groups: Groups, tolerance: Tolerance) -> None:
+        """Take in the prompts of a batch."""
+        used = np.flatnonzero(np.bincount(groups.prompt + 1)[1:])
+        labels = np.asarray(groups.prompt_labels, dtype=object)[used].tolist()
+        names = labels if set(map(type, labels)) == {str} else list(map(str, labels))
+        local = np.full(len(groups.prompt_labels) + 1, -1, dtype=np.int64)
+        local[used] = np.arange(len(used))
+        # a prompt may stand among the names of several batches: its rows are added up below
+        number_prompts(groups, names, local[groups.prompt])
+        self.add_counts(PromptCounts.of(groups, tolerance))
+
+    def add_counts(self, counts: PromptCounts) -> None:
+        """Take in the counts of other prompts, or of the same ones."""
         self.levels = self.levels.union(counts.levels)
         self.judged += counts.judged
-        names, rows = counts.counts.names, counts.counts.rows
-        if self._hashes is not None:
-            kept = [at for at, name in enumerate(names) if self._keeps(name)]
-            names, rows = [names[at] for at in kept], rows[kept]
+        rows = counts.counts.rows
+        place = np.array(self._places(counts.counts.names), dtype=np.int64)
+        if self.sampled:
+            kept = place >= 0
+            place, rows = place[kept], rows[kept]
+        np.add.at(self._rows, place, rows)
+        if len(self._place) > self.limit + self.limit // 8 + 1:  # not at every batch
+            self._shrink()
+
+    def _places(self, names: list[str]) -> list[int]:
+        """Return the row of each prompt, of a new one if it has none yet; -1 if it is not kept."""
         place = self._place
-        fresh = [name for name in names if name not in place]
+        found = list(map(place.get, names))
+        if None not in found:
+            return found
+        fresh = [name for name, row in zip(names, found, strict=True) if row is None]
+        if self._hashes is not None:
+            fresh = [name for name in fresh if self._keeps(name)]
+        fresh = list(dict.fromkeys(fresh))
         place.update(zip(fresh, range(len(place), len(place) + len(fresh)), strict=True))
+        self._names += fresh
         if len(place) > len(self._rows):
             more = np.zeros((2 * len(place) - len(self._rows), COLUMNS))
             self._rows = np.concatenate([self._rows, more])
-        self._rows[list(map(place.__getitem__, names))] += rows
-        if len(place) > self.limit + self.limit // 8 + 1:
-            self._shrink()
+        return [place.get(name, -1) for name in names]
 
     def counts(self) -> PromptCounts:
         """Return the counts of the prompts that are kept."""
         if len(self._place) > self.limit:
             self._shrink()
-        kept = KeyedCounts(list(self._place), self._rows[: len(self._place)].copy())
+        kept = KeyedCounts(list(self._names), self._rows[: len(self._place)].copy())
         return PromptCounts(kept, self.levels, self.judged)
 
     def table(self) -> PromptTable:
@@ -95,14 +121,12 @@ class PromptStore:
         if other.sampled:
             self._highest = min(self._highest, other._highest)
             self._drop_above(self._highest)
-        self.add(theirs)
+        self.add_counts(theirs)
         if len(self._place) > self.limit:
             self._shrink()
 
     def _keeps(self, name: str) -> bool:
         assert self._hashes is not None
-        if name in self._place:
-            return True
         number = _hash(name)
         if number > self._highest:
             return False
@@ -121,9 +145,9 @@ class PromptStore:
     def _drop_above(self, highest: int) -> None:
         assert self._hashes is not None
         self._highest = highest
-        names = [name for name in self._place if self._hashes[name] <= highest]
+        names = [name for name in self._names if self._hashes[name] <= highest]
         self._rows = self._rows[[self._place[name] for name in names]]
-        self._place = dict(zip(names, range(len(names)), strict=True))
+        self._place, self._names = dict(zip(names, range(len(names)), strict=True)), names
         self._hashes = {name: self._hashes[name] for name in names}
 
     def state(self) -> dict[str, Any]:
@@ -147,7 +171,7 @@ class PromptStore:
         if state["highest"] is not None:
             store._start_sampling()
             store._highest = int(state["highest"])
-        store.add(PromptCounts(counts, levels, int(state["judged"])))
+        store.add_counts(PromptCounts(counts, levels, int(state["judged"])))
         return store
 
 

@@ -148,7 +148,12 @@ def _pairs(groups: Groups, tolerance: Tolerance) -> dict[str, Pair]:
     correct = groups.column("correct")
     if correct is not None:
         pairs["correct"] = _sum_and_count(correct)
-    if correct is not None or any(name.startswith("reward/") for name in groups.columns):
+    components = [name for name in groups.columns if name.startswith("reward/")]
+    for name in components:
+        # with one reward function, of weight 1, the component is the reward
+        if np.array_equal(groups.columns[name], groups.values):
+            groups.memo.setdefault((GroupSummary, name, tolerance), summary)
+    if correct is not None or components:
         counts = ComponentCounts.of(groups, tolerance).counts
         pairs |= {f"acr/{name}": _pair(*counts[name]) for name in counts if name != "reward"}
     if "truncated" in groups.columns:

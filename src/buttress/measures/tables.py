@@ -90,6 +90,19 @@ def counts_by_prompt(groups: Groups, columns: list[NDArray[Any]], dtype: type) -
     return KeyedCounts(names, rows)
 
 
+def number_prompts(groups: Groups, names: list[str], place: NDArray[np.int64]) -> None:
+    """Tell `counts_by_prompt` what the caller knows: the place of each group among these names.
+
+    Parameters
+    ----------
+    names
+        One per row of the counts.
+    place
+        Shape ``(group,)``; -1 for groups that are not to be counted under a prompt.
+    """
+    groups.memo["prompts"] = names, place
+
+
 def _prompts(groups: Groups) -> tuple[list[str], NDArray[np.int64]]:
     """Return the identities of the prompts as text, and the place of each group among them."""
     visits = np.bincount(groups.prompt + 1, minlength=len(groups.prompt_labels) + 1)[1:]
