@@ -16,7 +16,7 @@ import numpy as np
 import buttress as bt
 from benchmarks.timing import Row, medians
 
-STEPS = 50  # at a time: five blocks of the monitor
+STEPS = 60  # at a time: three blocks of the monitor
 
 
 def rows() -> list[Row]:

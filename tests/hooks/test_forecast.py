@@ -28,7 +28,7 @@ def test_a_constant_stays_and_bounds_hold():
     assert found.value == found.high == 1.0
 
 
-@pytest.mark.parametrize("values", [[], [0.5] * (FEWEST - 1), [0.5] * 7 + [math.nan] * 9])
+@pytest.mark.parametrize("values", [[], [0.5] * (FEWEST - 1), [0.5] * 5 + [math.nan] * 9])
 def test_too_little_is_unknown(values):
     assert all(math.isnan(one) for one in forecast(values, 5))
 

@@ -117,11 +117,11 @@ def test_prompt_shares_and_their_number():
 
 
 def test_windows_and_the_early_rate_cover_the_steps_they_say():
-    monitor = fed([*((step, collapsed()) for step in range(1, 101)), (101, mixed())], window=20)
+    monitor = fed([*((step, collapsed()) for step in range(1, 101)), (101, mixed())], window=40)
     assert number(monitor, "acr") == 0.0
     assert number(monitor, "acr_early") == 1.0
     assert number(monitor, "acr_run") == 100 / 101
-    assert number(monitor, "acr_window") == 10 / 11  # one full block of ten and one of one step
+    assert number(monitor, "acr_window") == 20 / 21  # a full block of twenty and one of one step
     for step in range(102, 400):
         monitor.update(mixed(), step=step)
     assert number(monitor, "acr_early") == 1.0
@@ -202,9 +202,9 @@ def test_arrays_may_be_written_to_again_after_the_update():
 @settings(max_examples=100, deadline=None)
 def test_ranks_add_up_to_one_monitor(run, ranks):
     """Whole groups, and parts of one step, spread over three ranks in any way."""
-    alone = fed(run, window=20)
+    alone = fed(run, window=40)
     parts = [
-        fed([one for one, owner in zip(run, ranks, strict=False) if owner == rank], window=20)
+        fed([one for one, owner in zip(run, ranks, strict=False) if owner == rank], window=40)
         for rank in range(3)
     ]
     for merged in (parts[0] + parts[1] + parts[2], parts[2] + (parts[1] + parts[0])):
@@ -226,8 +226,8 @@ def test_a_merged_monitor_goes_on():
 
 
 def test_monitors_that_count_differently_do_not_merge():
-    with pytest.raises(UsageError, match="window=20"):
-        bt.Monitor().merge(bt.Monitor(window=20))
+    with pytest.raises(UsageError, match="window=40"):
+        bt.Monitor().merge(bt.Monitor(window=40))
     with pytest.raises(UsageError, match="max_prompts"):
         bt.Monitor(max_prompts=5).merge(bt.Monitor())
     with pytest.raises(UsageError, match="cannot merge dict"):
@@ -241,11 +241,11 @@ def test_monitors_that_count_differently_do_not_merge():
 @settings(max_examples=60, deadline=None)
 def test_a_restored_monitor_ends_where_the_uninterrupted_one_does(run, cut):
     """Steps after the checkpoint come once more; those of before it are not counted again."""
-    whole = fed(run, window=20)
+    whole = fed(run, window=40)
     steps = sorted({step for step, _ in run})
     saved = steps[: cut % (len(steps) + 1)]
-    first = fed([one for one in run if one[0] in saved], window=20)
-    resumed = bt.Monitor(policies=[], window=20)
+    first = fed([one for one in run if one[0] in saved], window=40)
+    resumed = bt.Monitor(policies=[], window=40)
     resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
     same(resumed.metrics(), first.metrics())
     for step, groups in run:
@@ -386,7 +386,7 @@ def test_a_fault_while_counting_is_one_warning_and_the_run_goes_on(caplog):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"window": 15}, "window must be a multiple of 10"),
+        ({"window": 30}, "window must be a multiple of 20"),
         ({"window": 0}, "window must be an integer"),
         ({"warmup": -1}, "warmup must be"),
         ({"max_prompts": 1}, "max_prompts must be"),

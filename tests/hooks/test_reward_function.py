@@ -126,7 +126,7 @@ def test_wrong_arguments_fail_at_once(arguments, message):
 
 
 def test_one_process_is_all_ranks():
-    monitor = bt.Monitor(window=20)
+    monitor = bt.Monitor(window=40)
     for step in range(1, 30):
         monitor.update(mixed() if step % 3 else collapsed(), step=step)
     same(over_ranks(monitor).metrics(), monitor.metrics())

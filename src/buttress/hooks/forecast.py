@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FEWEST = 8  # blocks that a forecast needs
+FEWEST = 6  # blocks that a forecast needs
 CAUTION, LARGEST = 0.3, 0.8
 
 
@@ -44,7 +44,7 @@ def forecast(
     Parameters
     ----------
     values
-        Shape ``(block,)``, in order; NaN is left out. Fewer than 8 give NaN.
+        Shape ``(block,)``, in order; NaN is left out. Fewer than 6 give NaN.
     ahead
         Blocks from the last one.
     bounds

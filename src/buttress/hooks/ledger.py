@@ -19,14 +19,14 @@ from buttress.hooks.step_statistics import StepStatistics
 from buttress.measures import GroupSummary, Levels, SignalCounts
 from buttress.measures.statistics import ratio
 
-BLOCK = 10  # steps that are counted together
+BLOCK = 20  # steps that are counted together
 EARLY = 100  # steps
 _HELD = 1 << 14  # rollouts that may wait to be counted
-_SPARE = 8  # old blocks that may wait to be added up
+_SPARE = 4  # old blocks that may wait to be added up
 
 
 class Ledger:
-    """Counts by blocks of ten steps: steps 1 to 10, 11 to 20, and so on.
+    """Counts by blocks of twenty steps: steps 1 to 20, 21 to 40, and so on.
 
     Groups wait until their block is full, since counting them all at once costs a fraction; whoever
     asks gets them counted first. The blocks of the first 100 steps and those of the last `window`
@@ -36,6 +36,7 @@ class Ledger:
     def __init__(self, tolerance: Tolerance, window: int, max_prompts: int) -> None:
         self.tolerance = tolerance
         self.window = window
+        self._width = window // BLOCK
         self.steps = StepRanges()
         self.repeated = 0  # rollouts that came again and were left out
         self.levels = Levels(np.nan, np.nan)
@@ -112,18 +113,22 @@ class Ledger:
         """Return the ACR over ``_window``, ``_early`` or ``_run``, at next to no cost."""
         blocks = self._ties
         if scope == "_window":
-            first = max(blocks, default=0) - self.window // BLOCK
-            pairs = [pair for block, pair in blocks.items() if block > first]
+            first = max(blocks, default=0) - self._width
+            pairs = [blocks[block] for block in blocks if block > first]
         elif scope == "_early":
             pairs = [pair for block, pair in blocks.items() if _is_early(block)]
         else:
             pairs = [self._old_ties, *blocks.values()]
-        return ratio(sum(tied for tied, _ in pairs), sum(eligible for _, eligible in pairs))
+        tied = eligible = 0
+        for pair in pairs:
+            tied += pair[0]
+            eligible += pair[1]
+        return ratio(tied, eligible)
 
     def over(self, scope: str) -> StepStatistics | None:
         """Return the sum over a scope, without the groups that still wait to be counted."""
         if scope == "_window":
-            first = max(self._blocks, default=0) - self.window // BLOCK
+            first = max(self._blocks, default=0) - self._width
             return _sum(one for block, one in self._blocks.items() if block > first)
         if scope == "_early":
             return _sum(one for block, one in self._blocks.items() if _is_early(block))
@@ -232,7 +237,7 @@ class Ledger:
         """Add blocks to the old ones that are neither early nor in the window."""
         if not self._blocks:
             return
-        first = max(self._blocks) - self.window // BLOCK
+        first = max(self._blocks) - self._width
         over = [block for block in self._blocks if block <= first and not _is_early(block)]
         if len(over) > _SPARE:
             parts = [self._blocks.pop(block) for block in over]

@@ -55,8 +55,8 @@ class Monitor:
     sinks
         Where the numbers go after each step; see `buttress.hooks.sinks`.
     window
-        Steps of ``acr_window`` and the other windowed numbers, a multiple of 10: the last full
-        blocks of ten steps and the one that is under way.
+        Steps of ``acr_window`` and the other windowed numbers, a multiple of 20: the last full
+        blocks of twenty steps and the one that is under way.
     warmup
         Steps in which no policy speaks.
     max_prompts
@@ -80,7 +80,7 @@ class Monitor:
         *,
         policies: Any = None,
         sinks: Any = (),
-        window: int = 50,
+        window: int = 60,
         warmup: int = 20,
         max_prompts: int = 100_000,
         total_steps: int | None = None,
@@ -159,9 +159,8 @@ class Monitor:
                 self._acting.look(at, len(self._ledger.steps), self._number)
 
     def _number(self, name: str) -> float:
-        kind, _, rest = name.partition("/")
-        if kind == "reading":
-            return self._reading().get(rest, math.nan)
+        if name.startswith("reading/"):
+            return self._reading().get(name.removeprefix("reading/"), math.nan)
         return self._readout.quick(name)
 
     def _reading(self) -> dict[str, float]:
@@ -235,6 +234,7 @@ class Monitor:
         theirs = other.last_step
         newer = theirs is not None and (self.last_step is None or theirs > self.last_step)
         self._ledger.merge(other._ledger)
+        self._readout = Readout(self._ledger, self.total_steps)
         if newer or not self._reading():
             self._read_from = other._reading()
 

@@ -79,10 +79,10 @@ class PromptStore:
     def _places(self, names: list[str]) -> list[int]:
         """Return the row of each prompt, of a new one if it has none yet; -1 if it is not kept."""
         place = self._place
-        found = list(map(place.get, names))
-        if None not in found:
-            return found
-        fresh = [name for name, row in zip(names, found, strict=True) if row is None]
+        try:
+            return list(map(place.__getitem__, names))
+        except KeyError:
+            fresh = [name for name in names if name not in place]
         if self._hashes is not None:
             fresh = [name for name in fresh if self._keeps(name)]
         fresh = list(dict.fromkeys(fresh))

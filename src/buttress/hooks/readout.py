@@ -106,14 +106,21 @@ class Readout:
         self.ledger = ledger
         self.total_steps = total_steps
         self._known: dict[str, tuple[Any, Any]] = {}
+        self._of_window: dict[str, float] = {}
+        self._window_at = -1  # how often the ledger had settled by then
 
     def quick(self, name: str) -> float:
         """Return one number for a policy; what costs more than a sum as of the last full block."""
+        if name == "acr_window":
+            return self.ledger.acr("_window")
+        if self._window_at != self.ledger.settled:
+            self._of_window, self._window_at = {}, self.ledger.settled
+        if name in self._of_window:
+            return self._of_window[name]
         base, scope = split(name)
-        if base == "acr" and scope:
-            return self.ledger.acr(scope)
         if scope == "_window":
-            return self._settled(scope).get(base, NAN)
+            value = self._of_window[name] = self._settled(scope).get(base, NAN)
+            return value
         return self.value(name)
 
     def value(self, name: str) -> float:
