@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,17 +92,25 @@ def test_small_logs_start_nothing(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_shares_are_even_and_in_order(tmp_path, monkeypatch, count):
-    monkeypatch.setenv("BUTTRESS_WORKERS", str(count))
+def test_shares_are_even_and_in_order(count):
     rng = random.Random(count)
-    paths = [tmp_path / str(at) for at in range(40)]
-    for path in paths:
-        path.write_bytes(bytes(rng.randrange(900, 1100)))
-    shares = workers._shares(paths)
-    assert [path for share in shares for path in share] == paths
-    sizes = [sum(path.stat().st_size for path in share) for share in shares]
-    assert len(sizes) == count
-    assert max(sizes) - min(sizes) <= 2 * 1100
+    sizes = {Path(str(at)): rng.randrange(900, 1100) for at in range(40)}
+    shares = workers._shares(list(sizes), list(sizes.values()), count)
+    assert [path for share in shares for path in share] == list(sizes)
+    held = [sum(map(sizes.__getitem__, share)) for share in shares]
+    assert len(held) == count
+    assert max(held) - min(held) <= 2 * 1100
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_many_turns(folder, monkeypatch, count):
+    alone = read_by(1, folder, monkeypatch)
+    started = []
+    monkeypatch.setattr(workers, "TURN", 1)
+    asked = workers._ask
+    monkeypatch.setattr(workers, "_ask", lambda *task: started.append(task[1]) or asked(*task))
+    assert_same(alone, read_by(count, folder, monkeypatch))
+    assert len(started) > count
 
 
 def test_records_with_texts_of_their_own(tmp_path, monkeypatch):

@@ -26,6 +26,8 @@ from buttress.logs.reader import Reader, ReadOptions
 
 # A process is worth starting for so many bytes; a start costs about as much as reading a third.
 SHARE = 128 << 20
+# After so many bytes it hands over, so that parts are joined while others are still read.
+TURN = 1 << 30
 MOST = 8
 PACKED = 6  # a compressed byte counts as so many
 
@@ -40,12 +42,15 @@ def read_files(
 
     ``BUTTRESS_WORKERS`` sets the number of processes; 1 reads in this one.
     """
-    shares = _shares(paths) if getattr(reader, "file_by_file", False) else []
-    if len(shares) < 2:
+    sizes = [path.stat().st_size * (PACKED if path.suffix in COMPRESSED else 1) for path in paths]
+    count = _processes(sizes) if getattr(reader, "file_by_file", False) else 1
+    if count < 2:
         reader.read(paths, builder, options)
         return
+    turns = -(-sum(sizes) // (count * TURN)) or 1
+    shares = _shares(paths, sizes, min(count * turns, len(paths)))
     seed = secrets.randbits(32)
-    with ThreadPoolExecutor(len(shares)) as threads:
+    with ThreadPoolExecutor(count) as threads:
         parts = threads.map(
             lambda at: _ask(reader, shares[at], builder, seed, at), range(len(shares))
         )
@@ -56,20 +61,20 @@ def read_files(
                 builder.absorb(part)
 
 
-def _shares(paths: Sequence[Path]) -> list[list[Path]]:
-    """Cut the files, in their order, into runs of about equal size, one per process."""
-    sizes = [path.stat().st_size * (PACKED if path.suffix in COMPRESSED else 1) for path in paths]
-    total = sum(sizes)
+def _processes(sizes: Sequence[int]) -> int:
+    """Return how many processes are to read files of these sizes."""
     given = os.environ.get("BUTTRESS_WORKERS", "")
-    count = int(given) if given.isdecimal() else min(_idle_cores(), MOST, total // SHARE)
-    count = min(count, len(paths)) if sys.executable else 1
-    shares: list[list[Path]] = [[] for _ in range(max(count, 1))]
-    done = 0
+    count = int(given) if given.isdecimal() else min(_idle_cores(), MOST, sum(sizes) // SHARE)
+    return min(count, len(sizes)) if sys.executable else 1
+
+
+def _shares(paths: Sequence[Path], sizes: Sequence[int], count: int) -> list[list[Path]]:
+    """Cut the files, in their order, into so many runs of about equal size."""
+    total, done = sum(sizes) or 1, 0
+    shares: list[list[Path]] = [[] for _ in range(count)]
     for path, size in zip(paths, sizes, strict=True):
         # the share in which the middle of the file falls
-        shares[min((2 * done + size) * len(shares) // (2 * total or 1), len(shares) - 1)].append(
-            path
-        )
+        shares[min((2 * done + size) * count // (2 * total), count - 1)].append(path)
         done += size
     return [share for share in shares if share]
 
