@@ -41,6 +41,19 @@ class TestPhantomAdvantage:
             pytest.skip("this torch build sums eight times 0.7 exactly")
         assert the(with_ties(0.7, noise), self.rule).severity is Severity.WARNING
 
+    @pytest.mark.parametrize("n", [4, 8, 16])
+    @pytest.mark.parametrize("sign", [-1, 1])
+    def test_rounding_divided_by_its_own_deviation(self, n, sign):
+        """With an eps of 1e-9 the error d becomes d / (d sqrt(n / (n - 1))), all of one sign."""
+        mixed = np.tile([0.0, 2.1], (16, n // 2))
+        error = float(np.spacing(np.float32(2.1)))
+        one = sign * error / (error * np.sqrt(n / (n - 1)) + 1e-9)
+        groups = Groups.from_dense(
+            np.concatenate([mixed, np.full((8, n), 2.1)]),
+            advantage=np.concatenate([grpo(mixed), np.full((8, n), one)]),
+        )
+        assert the(groups, self.rule).severity >= Severity.WARNING
+
     def test_float_twins_are_tied(self):
         rewards = np.concatenate([MIXED[:, :4], [[1, 1, 1, 0.99999994]]])
         advantage = np.concatenate([grpo(MIXED[:, :4]), [[0.5, 0.5, 0.5, -1.5]]])

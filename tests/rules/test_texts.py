@@ -45,6 +45,20 @@ def test_mastered_prompts_with_one_answer():
     assert RULE not in names(groups_of(60, reward=1.0, length=1))
 
 
+def test_noise_of_the_reward_does_not_hide_that_prompts_are_mastered():
+    rng = np.random.default_rng(4)
+    mastered = groups_of(60, reward=1.0, length=1)
+    noise = 1e-3 * rng.standard_normal(mastered.n_samples).reshape(100, 8)
+    rewards = mastered.rewards.reshape(100, 8) + noise
+    codes = mastered.columns["completion"].reshape(100, 8)
+    assert RULE not in names(Groups.from_dense(rewards, completion=codes, length=codes * 0 + 1))
+    # the verdict knows better than the level of the reward
+    wrong = Groups.from_dense(
+        rewards, completion=codes, length=codes * 0 + 1, correct=np.zeros((100, 8))
+    )
+    assert RULE in names(wrong)
+
+
 def test_short_answers_need_half_of_the_groups():
     assert RULE not in names(groups_of(40, length=1))
     assert the(groups_of(60, length=1), RULE).severity is Severity.WARNING

@@ -127,3 +127,17 @@ def test_rollouts_without_the_column_beside_the_scalar():
     assert found.evidence["seen_in"] == "completions/clipped_ratio"
     alive = Groups.from_dense(np.tile([0.0, 1.0], (16, 4)), step=step)
     assert of(Run(alive, ratio), RULE) == []
+
+
+@pytest.mark.parametrize("clipped", [0.8, 0.85, 0.9])
+def test_a_scalar_that_leaves_a_few_completions_whole(clipped):
+    """Steps in which as many completions are cut as make a group truncated, on average."""
+    rng = np.random.default_rng(3)
+    cut = rng.random((200, 8)) < clipped
+    rewards = np.where(cut, 0.0, rng.random((200, 8)) < 0.3)
+    step = steps_of(200, 20)
+    ratio = {"completions/clipped_ratio": scalar([clipped] * 20)}
+    assert the(Run(Groups.from_dense(rewards, step=step), ratio), RULE).severity > Severity.INFO
+    # where truncated completions succeed as well, the cap does not decide
+    alike = binary(rng, np.full(200, 0.3), size=8)
+    assert of(Run(Groups.from_dense(alike, step=step), ratio), RULE) == []

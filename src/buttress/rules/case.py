@@ -183,7 +183,18 @@ class Case:
     @cached_property
     def repeats(self) -> Repeats | None:
         """Which groups hold the same text again and again."""
-        return read_repeats(self.run, self.kinds == KINDS.index("all_correct"))
+        return read_repeats(self.run, self.all_right)
+
+    @cached_property
+    def all_right(self) -> NDArray[np.bool_]:
+        """Groups that are all correct, tied or not: noise of the reward below the resolution at
+        its top is no failure.
+        """
+        top = self.levels.high - self.tolerance.resolution * self.levels.scale(self.tolerance)
+        near = self.near_tied & (self.summary.low >= top)
+        if self.correctness is not None and self.correctness.column == "correct":
+            near = self.near_tied & self.correctness.right
+        return near | (self.kinds == KINDS.index("all_correct"))
 
     @cached_property
     def logged(self) -> LoggedAdvantages | None:

@@ -82,7 +82,7 @@ def cause(case: Case) -> Cause | None:
     repeats = case.repeats
     # a mastered prompt may well get one and the same long answer
     if repeats and repeats.long:
-        stuck = repeats.identical & ~of_kind(case, "all_correct")
+        stuck = repeats.identical & ~case.all_right
         if _share(stuck, tied) >= at.EXPLAINS:
             return "repetition"
     if case.length_cap and case.length_cap.share_of(tied) >= at.EXPLAINS:

@@ -135,7 +135,7 @@ def _by_scalar(
         # a log line speaks for the steps since the line before it
         line = np.searchsorted(clipped.step, run.groups.step)
         ratio = clipped.value[np.minimum(line, len(clipped.step) - 1)]
-        cut = ratio >= at.CLIPPED_STEP
+        cut = ratio >= at.TRUNCATED_GROUP
         rate = _mean(success[cut[run.groups.group_of]])
         # the few complete ones may all have succeeded, the truncated ones not
         if cut.any() and not rate > 1 - float(ratio[cut].mean()) + at.TRUNCATED_ALONE:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from buttress.rules import advice
 from buttress.rules import thresholds as at
 from buttress.rules.case import Case
-from buttress.rules.causes import of_kind
 from buttress.rules.finding import Advice, Finding, Severity
 from buttress.rules.rule import Rule, rule
 
@@ -54,7 +53,7 @@ def duplicate_completions(this: Rule, case: Case) -> Iterator[Finding]:
     if repeats is None or not case.grouped or not repeats.known.any():
         return
     n = int(repeats.known.sum())
-    stuck = repeats.identical & ~of_kind(case, "all_correct")
+    stuck = repeats.identical & ~case.all_right
     share, every = float(stuck.sum()) / n, float(repeats.identical.sum()) / n
     severity = _severity(share, every, repeats.repeated_rate, long=repeats.long)
     if severity is None:

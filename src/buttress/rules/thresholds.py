@@ -83,6 +83,8 @@ AGREE = 0.9
 # the 1e-9 of OpenRLHF 7 and more, beyond what estimators give to tied groups on purpose.
 COMMON_EPS = 1e-6
 LARGEST_MEANT = 3.0
+# Ours: what an eps of 1e-9 takes off rounding noise that is divided by its own deviation.
+ROUNDED_SLACK = 0.03
 # Ours: rounding of one value depends on the kernel; there are not more than this many in one run.
 KERNELS = 8
 # Ours: one small shift of all tied groups of a step is whitening over the batch.

@@ -64,17 +64,23 @@ def read_ties(
     both = {int(kind) for kind in np.unique(kinds[phantom])} >= {0, 1}
     by_kind = both and bool(meant[phantom].mean() >= at.AGREE)
     of_one = bool(sizeable) and one_sign[phantom].mean() >= at.AGREE
-    free = of_one and _no_rounding(summary.low[phantom], size[phantom])
+    free = of_one and _no_rounding(summary.low[phantom], size[phantom], summary.scorable[phantom])
     return Ties(phantom, size, noisy, (bool(sizeable) and by_kind) or free, False)
 
 
-def _no_rounding(reward: NDArray[np.float64], size: NDArray[np.float64]) -> bool:
+def _no_rounding(
+    reward: NDArray[np.float64], size: NDArray[np.float64], n: NDArray[np.int64]
+) -> bool:
     """Return whether rounding does not give such advantages to such rewards.
 
     It errs by one or two units in the last place, over eps; it gives each value its own advantage,
     always the same up to a few kernels. An estimator gives different values the same one, or one
-    value many.
+    value many. With a vanishing eps the error d is divided by its own deviation,
+    ``d / (d sqrt(n / (n - 1)))``, which is the same for every value.
     """
+    own = np.sqrt((n - 1) / n)
+    if ((size <= own) & (size >= own * (1 - at.ROUNDED_SLACK))).mean() >= at.AGREE:
+        return False
     most = 4 * np.spacing(np.abs(reward).astype(np.float32)) / at.COMMON_EPS
     if ((size > most) & (size <= at.LARGEST_MEANT)).mean() >= at.AGREE:
         return True

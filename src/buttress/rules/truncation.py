@@ -25,7 +25,7 @@ def truncation_collapse(this: Rule, case: Case) -> Iterator[Finding]:
     What it sees
         Tied groups that are not all correct and of whose rollouts at least 80 % are truncated, by
         the `truncated` column; without it, tied groups of steps whose completions/clipped_ratio
-        is 0.95 or more; without that, by lengths that pile up at a round maximum; without rollouts,
+        is 0.8 or more; without that, by lengths that pile up at a round maximum; without rollouts,
         by the scalar beside frac_reward_zero_std. Worth a warning when a tenth of all groups is
         lost this way, as bad as the collapse itself when it accounts for half of it.
     Why it matters
