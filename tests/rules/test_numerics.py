@@ -54,6 +54,14 @@ class TestPhantomAdvantage:
         )
         assert the(groups, self.rule).severity >= Severity.WARNING
 
+    def test_one_sign_for_right_and_wrong_is_no_design(self):
+        """Rounding errs upwards at both levels, and there are few groups at the lower one."""
+        rewards = np.concatenate([0.7 + 0.7 * MIXED, np.full((2, 8), 0.7), np.full((60, 8), 1.4)])
+        advantage = np.concatenate([grpo(MIXED), np.full((2, 8), 0.06), np.full((60, 8), 0.12)])
+        found = the(Groups.from_dense(rewards, advantage=advantage), self.rule)
+        assert found.severity is Severity.WARNING
+        assert "rounding" in found.message
+
     def test_float_twins_are_tied(self):
         rewards = np.concatenate([MIXED[:, :4], [[1, 1, 1, 0.99999994]]])
         advantage = np.concatenate([grpo(MIXED[:, :4]), [[0.5, 0.5, 0.5, -1.5]]])

@@ -9,7 +9,7 @@ from contextlib import suppress
 from cyclopts import App, CycloptsError
 
 from buttress import __version__
-from buttress.cli import lab, models, pages, plan, runs, train, watch
+from buttress.cli import bench, lab, models, pages, plan, runs, train, watch
 from buttress.errors import ButtressError
 
 DONE, UNUSABLE = 0, 2
@@ -36,6 +36,7 @@ for command in (
     models.evaluate,
     lab.demo,
     lab.lab,
+    bench.bench,
 ):
     app.command(command)
 

@@ -61,8 +61,9 @@ def read_ties(
         by_design |= _one_shift(step, summary.low, logged, exact)
         return Ties(phantom, size, noisy, by_design, not by_design)
     sizeable = phantom.any() and float(np.median(size[phantom])) >= at.PHANTOM_STEERS
-    both = {int(kind) for kind in np.unique(kinds[phantom])} >= {0, 1}
-    by_kind = both and bool(meant[phantom].mean() >= at.AGREE)
+    of_kind = [phantom & (kinds == kind) for kind in (0, 1)]
+    # each kind must have its sign: one of the two may be rare
+    by_kind = all(bool(one.any() and meant[one].mean() >= at.AGREE) for one in of_kind)
     of_one = bool(sizeable) and one_sign[phantom].mean() >= at.AGREE
     free = of_one and _no_rounding(summary.low[phantom], size[phantom], summary.scorable[phantom])
     return Ties(phantom, size, noisy, (bool(sizeable) and by_kind) or free, False)

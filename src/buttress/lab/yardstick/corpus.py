@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from buttress.lab.yardstick.draft import PHASES, Draft
-from buttress.lab.yardstick.kinds import KINDS, Format, Kind
+from buttress.lab.yardstick.kinds import KINDS, SHOWN, Format, Kind
 
 Half = Literal["development", "held out"]
 
@@ -35,6 +35,11 @@ class Recipe:
         return "held out" if turn % 2 else "development"
 
     @property
+    def accepted(self) -> frozenset[str]:
+        """The rules that may speak besides: by what was done, and by what the recording shows."""
+        return self.kind.accepted | frozenset(SHOWN.get(self.recording, ()))
+
+    @property
     def name(self) -> str:
         return f"{self.number:04d}-{self.kind.name}-{self.recording}-{self.format}"
 
@@ -53,6 +58,7 @@ def make(recipe: Recipe) -> Draft:
     """Return the run of a recipe: the phases of a training step, with its causes at work."""
     draft = Draft.of(recipe.recording)
     rng = np.random.default_rng([5, recipe.number])
+    draft.vary(rng)
     for phase in PHASES:
         draft.enter(phase)
         for when, change in recipe.kind.changes:

@@ -111,6 +111,22 @@ class Draft:
                 setattr(self, name, getattr(self, name)[groups])
         self.parts = {name: values[groups] for name, values in self.parts.items()}
 
+    def vary(self, rng: np.random.Generator) -> None:
+        """Keep a stretch of the run, some groups of each step and some rollouts of each group.
+
+        At least three quarters of the steps, five groups and six rollouts: no two runs are alike.
+        """
+        steps = self.logged_steps
+        spare = int(rng.integers(len(steps) // 4 + 1))
+        first = int(rng.integers(spare + 1))
+        wanted = steps[first : len(steps) - (spare - first)]
+        most = int(np.bincount(self.steps).max())
+        n, size = int(rng.integers(5, most + 1)), int(rng.integers(6, self.texts.shape[1] + 1))
+        chosen = [rng.permutation(np.flatnonzero(self.steps == step))[:n] for step in wanted]
+        self.select(np.sort(np.concatenate(chosen)))
+        for name in ("texts", "lengths", "ended"):
+            setattr(self, name, getattr(self, name)[:, :size])
+
     def enter(self, phase: Phase) -> None:
         """Compute what the trainer computes in a phase."""
         if phase == "grade":

@@ -39,6 +39,12 @@ SHORT = ("learns", "learns_dr", "learns_rloo", "learns_kl", "off_policy", "few_p
 LONG = ("trl_learns", "trl_slow")
 HARD = ("hard", "harder")
 TIED = ("learns", "few_prompts", "masters", "solved")  # with tied groups among mixed ones
+# What is true of a recording before anything is done to it: a quarter of the completions of TRL's
+# runs are cut off, and runs that end well spend their last steps on what they have mastered.
+SHOWN = {
+    **dict.fromkeys(LONG, ("truncation-collapse",)),
+    **dict.fromkeys(("few_prompts", "masters", "solved"), (COLLAPSE, RIGHT)),
+}
 ALL: tuple[Format, ...] = ("trl", "verl", "verl-v1", "generic")
 KEYED: tuple[Format, ...] = ("verl-v1", "generic")  # the log names its groups
 NAMED: tuple[Format, ...] = ("trl", "verl", "generic")  # the log has more than the reward

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 
 from buttress.lab.yardstick.draft import Draft, Floats
+from buttress.lab.yardstick.trainer_causes import float32_mean
 
 Rng = np.random.Generator
 
@@ -69,9 +70,17 @@ def partial_credit(draft: Draft, rng: Rng) -> None:
 
 
 def round_in_float32(draft: Draft, rng: Rng) -> None:
-    """Use levels that float32 cannot hold, as a float32 trainer would."""
-    level, base = rng.choice([0.7, 1.4, 2.1, 4.2]), rng.choice([0.0, 1.0])
-    draft.parts["accuracy"] = level * (base + draft.correct)
+    """Use levels that float32 cannot hold, as a float32 trainer would.
+
+    Of some levels the mean is off, of other levels it is exact: that depends on the group's size.
+    """
+    n, base = draft.correct.shape[1], rng.choice([0.0, 1.0])
+    usable = [
+        level
+        for level in (0.7, 1.4, 2.1, 4.2, 2.7, 3.3)
+        if float32_mean(np.full((1, n), level * (base + 1)))[0, 0] != np.float32(level * (base + 1))
+    ]
+    draft.parts["accuracy"] = rng.choice(usable) * (base + draft.correct)
 
 
 def twin(draft: Draft, rng: Rng) -> None:

@@ -42,24 +42,13 @@ def polarise(draft: Draft, rng: Rng) -> None:
     easy = recording("solved")
     right = verdicts(easy.judge, easy.texts, easy.answers, easy.ended).min(axis=1) == 1
     usable = rng.permutation(np.flatnonzero(right))
-    chosen = rng.permutation(len(draft.steps))[: int(rng.uniform(0.45, 0.55) * len(draft.steps))]
-    chosen = chosen[: len(usable)]
-    draft.select(
-        np.sort(
-            np.concatenate(
-                [
-                    chosen,
-                    rng.permutation(np.setdiff1d(np.arange(len(draft.steps)), chosen))[
-                        : len(chosen)
-                    ],
-                ]
-            )
-        )
-    )
-    take = np.sort(rng.permutation(len(draft.steps))[: len(draft.steps) // 2])
-    source = usable[: len(take)]
-    for name in ("prompts", "answers", "texts", "lengths", "ended"):
-        getattr(draft, name)[take] = getattr(easy, name)[source]
+    half = min(len(draft.steps) // 2, len(usable))
+    draft.select(np.sort(rng.permutation(len(draft.steps))[: 2 * half]))
+    taken, size = rng.permutation(2 * half)[:half], draft.texts.shape[1]
+    for name in ("prompts", "answers"):
+        getattr(draft, name)[taken] = getattr(easy, name)[usable[:half]]
+    for name in ("texts", "lengths", "ended"):
+        getattr(draft, name)[taken] = getattr(easy, name)[usable[:half], :size]
 
 
 def _repack(draft: Draft, groups: np.ndarray) -> None:

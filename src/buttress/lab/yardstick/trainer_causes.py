@@ -14,12 +14,19 @@ def float32_advantages(draft: Draft, rng: Rng) -> None:
     eps = np.float32(rng.choice([1e-6, 1e-9]))  # verl's and OpenRLHF's
     reward = draft.reward.astype(np.float32)
     n = np.isfinite(reward).sum(axis=1, keepdims=True).astype(np.float32)
-    mean = np.nancumsum(reward, axis=1, dtype=np.float32)[:, -1:] / np.maximum(n, 1)
+    mean = float32_mean(reward)
     apart = np.nan_to_num(reward - mean)
     square = np.cumsum(apart * apart, axis=1, dtype=np.float32)[:, -1:]
     deviation = np.sqrt(square / np.maximum(n - 1, 1))
     draft.advantages = (apart / (deviation + eps)).astype(np.float64)
     draft.shows |= {"advantage"}
+
+
+def float32_mean(reward: Floats) -> np.ndarray:
+    """Return the mean of each group as single precision gives it, one addition after the other."""
+    n = np.isfinite(reward).sum(axis=1, keepdims=True).astype(np.float32)
+    total = np.nancumsum(reward.astype(np.float32), axis=1, dtype=np.float32)[:, -1:]
+    return total / np.maximum(n, 1)
 
 
 def leave_one_out_divisor(draft: Draft, rng: Rng) -> None:
