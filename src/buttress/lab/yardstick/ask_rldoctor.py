@@ -11,6 +11,7 @@ from buttress.lab.yardstick.metrics import step_metrics
 from buttress.lab.yardstick.scores import Heard
 
 PACKAGE, COMMAND = "rldoctor", "rldoctor"
+_ALARMS = {"INFO": False, "WARNING": True, "CRITICAL": True}
 _REGIMES = {
     "too_hard": ("all-wrong-collapse", "advantage-collapse", "verifier-suspect"),
     "saturated": ("all-correct-collapse", "advantage-collapse"),
@@ -34,14 +35,14 @@ def prepare(draft: Draft, folder: Path) -> list[str]:
 
 
 def hear(out: str) -> list[Heard]:
-    """Return the findings of severity WARNING and CRITICAL."""
+    """Return the findings; those of severity INFO are no alarms, and OK is none."""
     report: dict[str, Any] = json.loads(out)
     heard = []
     for one in report["findings"]:
-        if one["severity"] in ("WARNING", "CRITICAL"):
+        if one["severity"] in _ALARMS:
             causes = _MEANS.get(one["detector"], ())
             if one["detector"] == "advantage_collapse":
                 regime = one["metrics"].get("regime")
                 causes = _REGIMES.get(regime, ("advantage-collapse",))
-            heard.append(Heard(one["detector"], causes))
+            heard.append(Heard(one["detector"], causes, _ALARMS[one["severity"]]))
     return heard

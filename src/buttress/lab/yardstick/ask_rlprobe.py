@@ -78,11 +78,11 @@ def prepare(draft: Draft, folder: Path) -> list[str]:
 
 
 def hear(out: str) -> list[Heard]:
-    """Return the findings of severity warn and critical."""
+    """Return the findings; those of severity info are no alarms."""
     found = json.loads(out)
     findings = found["findings"] if isinstance(found, dict) else found
     return [
-        Heard(one["signature_id"], _MEANS.get(one["signature_id"], ()))
+        Heard(name, _MEANS.get(name, ()), one["severity"] != "info")
         for one in findings
-        if one["severity"] in ("warn", "critical")
+        for name in (one["signature_id"],)
     ]

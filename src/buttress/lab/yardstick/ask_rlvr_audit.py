@@ -45,13 +45,17 @@ def prepare(draft: Draft, folder: Path) -> list[str]:
     long = draft.lengths.mean() >= LONG
     records: dict[str, dict[str, Any]] = {}
     for places in groups.values():
-        if len(places) != size or not np.isfinite(reward[places]).all():
-            continue  # it takes whole groups of numbers alone
+        own = reward[places]
+        known = own[np.isfinite(own)]
+        if len(places) != size or not len(known):
+            continue
+        # it takes numbers alone; the mean of the others changes neither rate nor tie
+        own = np.where(np.isfinite(own), own, known.mean())
         name = prompts[places[0]]
         record = records.setdefault(name, {"prompt_id": name, "rewards": [], "prompt_hashes": []})
         if long:
             record.setdefault("trajectory_hashes", []).extend(str(hashes[one]) for one in places)
-        record["rewards"] += reward[places].tolist()
+        record["rewards"] += own.tolist()
         record["prompt_hashes"] += prompts[places].tolist()
     path = folder / "groups.jsonl"
     lines = [json.dumps(record) + "\n" for record in records.values()]

@@ -17,6 +17,7 @@ from buttress.lab.yardstick.tools import BUTTRESS, NAMES, Tool, check, find
 
 HALVES: tuple[Half, ...] = ("development", "held out")
 RUNS = 280
+COMMAND = "buttress bench diagnosis --out DIR --tools rldoctor,rlvr-audit,rlprobe"
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,37 @@ class Bench:
             "tools": {name: score(answers) for name, answers in chosen.items()},
         }
 
+    def conclusion(self) -> str:
+        """Return what came of it in one sentence."""
+        scores = self.as_dict()["tools"]
+        own = scores.pop(BUTTRESS)
+        held_out = self.half("held out")["tools"][BUTTRESS]["macro_f1"]
+        said = (
+            f"Over {self.runs} runs buttress reaches a macro-F1 of {own['macro_f1']:.3f} "
+            f"({held_out:.3f} on the held-out half) with {own['false_alarms']} false alarms"
+        )
+        others = "; ".join(
+            f"{name} {one['macro_f1']:.3f} with {one['false_alarms']}"
+            for name, one in scores.items()
+        )
+        return f"{said}; {others}." if others else f"{said}."
+
     def evidence(self) -> dict[str, Any]:
-        """Return all scores, and every run with what was said of it."""
+        """Return all scores, and every run with what was said of it.
+
+        The first entries are those of every page of evidence.
+        """
         return {
+            "experiment": "diagnosis",
+            "question": "Do diagnoses name the cause, on runs with known causes?",
+            "command": COMMAND,
+            "seeds": list(range(self.runs)),
+            "conclusion": self.conclusion(),
             **self.as_dict(),
             "halves": {half: self.half(half) for half in HALVES},
             "spurious": {name: spurious(answers) for name, answers in self.answers.items()},
             "faults": self.faults,
-            "corpus": [self._row(at) for at in range(self.runs)],
+            "rows": [self._row(at) for at in range(self.runs)],
         }
 
     def _row(self, at: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Recipe:
     @property
     def accepted(self) -> frozenset[str]:
         """The rules that may speak besides: by what was done, and by what the recording shows."""
-        return self.kind.accepted | frozenset(SHOWN.get(self.recording, ()))
+        return (self.kind.accepted | set(SHOWN.get(self.recording, ()))) - set(self.kind.labels)
 
     @property
     def name(self) -> str:

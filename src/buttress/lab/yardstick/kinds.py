@@ -76,7 +76,7 @@ class Kind:
     def accepted(self) -> frozenset[str]:
         """The rules that may speak besides, those that follow from a collapse among them."""
         collapsed = COLLAPSE in (*self.labels, *self.accepts)
-        return frozenset((*self.accepts, *(AFTER if collapsed else ())))
+        return frozenset((*self.accepts, *(AFTER if collapsed else ()))) - set(self.labels)
 
     @property
     def healthy(self) -> bool:

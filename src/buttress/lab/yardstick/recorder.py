@@ -179,7 +179,7 @@ def record_run(
         name,
         plan.method,
         "exact",
-        texts.shape[1] and problems.answer.shape[1],
+        problems.answer.shape[1],
         steps,
         _texts(problems.prompt[drawn], symbols),
         _texts(problems.answer[drawn], symbols),

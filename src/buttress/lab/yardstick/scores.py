@@ -11,13 +11,20 @@ from buttress.lab.yardstick.corpus import Recipe
 
 
 class Heard(NamedTuple):
-    """One thing that a tool said above `info`.
+    """One thing that a tool said.
 
-    `causes` are the rules that it can mean, the likeliest first; empty where no rule says the like.
+    Attributes
+    ----------
+    causes
+        The rules that it can mean, the likeliest first; empty where no rule says the like.
+    alarm
+        Whether it is above `info`. What is not counts where it is right, and never where it is
+        wrong.
     """
 
     said: str
     causes: tuple[str, ...]
+    alarm: bool = True
 
 
 class Answer(NamedTuple):
@@ -31,7 +38,8 @@ class Answer(NamedTuple):
         """How much was said of a healthy run that is not true of it."""
         if not self.recipe.kind.healthy:
             return 0
-        return sum(not self.recipe.accepted.intersection(one.causes) for one in self.heard)
+        true = self.recipe.accepted
+        return sum(one.alarm and not true.intersection(one.causes) for one in self.heard)
 
     @property
     def named(self) -> set[str]:
@@ -44,8 +52,8 @@ class Answer(NamedTuple):
         found: set[str] = set()
         for one in self.heard:
             hits = true.intersection(one.causes)
-            if hits or not besides.intersection(one.causes):
-                found |= hits or set(one.causes[:1])
+            wrong = one.alarm and not hits and not besides.intersection(one.causes)
+            found |= set(one.causes[:1]) if wrong else hits
         return found
 
 

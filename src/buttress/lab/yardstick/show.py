@@ -7,21 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from buttress.errors import UsageError
-from buttress.lab.yardstick.bench import HALVES, Bench
+from buttress.lab.yardstick.bench import COMMAND, HALVES, Bench
 from buttress.lab.yardstick.kinds import KINDS
 from buttress.lab.yardstick.tools import BUTTRESS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-COMMAND = "buttress bench diagnosis --out DIR --tools rldoctor,rlvr-audit,rlprobe"
-
 
 def render(bench: Bench, console: Console) -> None:
     """Print the scores of every tool, and those of buttress per cause."""
-    from rich.table import Table
-
     from rich.box import SIMPLE
+    from rich.table import Table
 
     console.print(f"{bench.runs} runs; per cause: precision / recall")
     for rows in (_overall(bench), _causes(bench)):
@@ -78,7 +75,8 @@ def _markdown(bench: Bench) -> str:
         if (unnamed := sorted(set(answer.recipe.kind.labels) - answer.named))
     ]
     parts = [
-        "# How well are causes named?",
+        "# Do diagnoses name the cause?",
+        bench.conclusion(),
         f"{bench.runs} runs of {len(KINDS)} kinds, recorded in the laboratory and with TRL, with "
         "known causes put in. Command:",
         f"    {COMMAND}",
