@@ -28,7 +28,7 @@ imports: .venv/ready ## imports go one way
 	$(BIN)/lint-imports
 
 unit: .venv/ready ## all tests
-	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl --ignore=tests/hooks_swift
+	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl --ignore=tests/hooks_swift --ignore=tests/logs/data
 
 docs: .venv/ready ## the documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build

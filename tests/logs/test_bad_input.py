@@ -264,7 +264,7 @@ class TestPlaces:
 
     def test_unrelated_files_beside_rollouts_are_one_problem(self, tmp_path):
         write(tmp_path / "1.jsonl", FOUR)
-        for name in ("config.yaml", "README.md", "notes.jsonl", "model.safetensors"):
+        for name in ("config.yaml", "README.md", "notes.jsonl", "photo.png"):
             (tmp_path / name).write_bytes(b"{}")
         run = bt.read(tmp_path)
         assert run.groups.n_samples == 4

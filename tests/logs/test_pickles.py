@@ -61,7 +61,6 @@ def test_the_command_for_slime_exports_its_dump(tmp_path):
         ("rollout_data/eval_3.pt", pickles.SLIME),
         ("12.pt", pickles.SLIME),
         ("model.pt", None),
-        ("checkpoint-5/optimizer.pt", None),
         ("batch.pkl", None),
     ],
 )

@@ -178,7 +178,7 @@ def test_the_monitor_counts_every_generation_and_survives_a_resume(home, tmp_pat
         watching, "monitor_of", lambda *given: monitors.append(made(*given)) or monitors[-1]
     )
     outs = tmp_path / "straight", tmp_path / "resumed"
-    more = {"reward": f"{home / 'rewards.py'}:failing", "monitor": {"warmup": 0, "window": 10}}
+    more = {"reward": f"{home / 'rewards.py'}:failing", "monitor": {"warmup": 0, "window": 20}}
     train(*tiny_run.settings(home, outs[0], **more))
     monkeypatch.setenv("FAIL_AT", "4")
     with pytest.raises(ButtressError):

@@ -187,6 +187,7 @@ def _train(
                 share.loss(decoder, setting, width).backward()
                 torch.nn.utils.clip_grad_norm_(weights, setting.clip_norm)
                 optimiser.step()
+                torch.clear_autocast_cache()  # it holds the weights of before
                 optimiser.zero_grad()
         square = advantages.double().numpy().reshape(len(tied), -1) ** 2
         history.record(

@@ -19,6 +19,7 @@ _PART = re.compile(
     r"""(?ix) \d+ | \.?hydra | outputs? | completions? | rollouts? | rollout_data | generations?
     | samples | dumps? | logs? | metrics | data | files | tensorboard | tb | runs? | events
     | wandb | mlruns | mlartifacts | trackio | (offline-)?run-\d{8}.*
+    | all | effective
     | episodes? | [a-z]+_step_\d+_epoch_\d+
     | train(ing)? | val(id(ation)?)? | evals? | evaluation | test
     | (rank|shard|worker|part|node|gpu|proc(ess)?|step|global_step|checkpoint|epoch|split
@@ -101,7 +102,9 @@ def seed_of(paths: Iterable[str | os.PathLike[str]]) -> int | None:
 def _key(path: Path) -> str:
     """Return what the files of one run share: its folder, and its number where they name one."""
     folder = path.absolute().parent
-    for one in (folder, *folder.parents):
+    # MLflow's file store has folders of its own making, down to the parts of a metric's name
+    store = next((one for one in (folder, *folder.parents) if one.name == "mlruns"), folder)
+    for one in (store, *store.parents):
         if not _PART.fullmatch(one.name):
             break
     number = _FILE_RUN.search(path.name)

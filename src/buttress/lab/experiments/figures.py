@@ -21,7 +21,8 @@ def draw(
     path: Path,
 ) -> bool:
     """Draw the figure of an experiment; return False where matplotlib is not installed."""
-    if find_spec("matplotlib") is None or not (rows or probed):
+    own = experiment.figure is not None
+    if find_spec("matplotlib") is None or not (own or len(experiment.arms) > 1):
         return False
     import matplotlib as mpl
 

@@ -35,7 +35,7 @@ def add_learnt_format(draft: Draft, rng: Rng) -> None:
     first = rng.uniform(1.0, 3.0)
     rate = 1 - np.exp(-(draft.steps - 0.3) / first)
     has = rng.random(draft.correct.shape) < np.where(rate > 0.98, 1.0, rate)[:, None]
-    draft.parts["format"] = has * round(rng.uniform(0.1, 1.0), 2)
+    draft.parts["format"] = has.astype(np.float64) * round(rng.uniform(0.1, 1.0), 2)
 
 
 def add_live_format(draft: Draft, rng: Rng) -> None:

@@ -22,7 +22,7 @@ def float32_advantages(draft: Draft, rng: Rng) -> None:
     draft.shows |= {"advantage"}
 
 
-def float32_mean(reward: Floats) -> np.ndarray:
+def float32_mean(reward: np.ndarray) -> np.ndarray:
     """Return the mean of each group as single precision gives it, one addition after the other."""
     n = np.isfinite(reward).sum(axis=1, keepdims=True).astype(np.float32)
     total = np.nancumsum(reward.astype(np.float32), axis=1, dtype=np.float32)[:, -1:]

@@ -71,7 +71,7 @@ def _noting(rows: list[tuple[Any, ...]]) -> Callable[..., list[float]]:
         answer: Any,
         trainer_state: Any,
         **_: Any,
-    ) -> list[float]:
+    ) -> list[float | None]:
         found = []
         for prompt, text, ids, right in zip(
             prompts, completions, completion_ids, answer, strict=True
