@@ -61,7 +61,7 @@ def record_trl(name: str) -> Recording:
     )
 
 
-def _noting(rows: list[tuple[Any, ...]]) -> Callable[..., list[float]]:
+def _noting(rows: list[tuple[Any, ...]]) -> Callable[..., list[float | None]]:
     """Return the reward function of the task, which notes what it grades."""
 
     def accuracy_reward(
@@ -85,7 +85,7 @@ def _noting(rows: list[tuple[Any, ...]]) -> Callable[..., list[float]]:
     return accuracy_reward
 
 
-def _trainer(plan: TrlPlan, folder: str, reward: Callable[..., list[float]]) -> Any:
+def _trainer(plan: TrlPlan, folder: str, reward: Callable[..., list[float | None]]) -> Any:
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
