@@ -72,7 +72,7 @@ def _noting(rows: list[tuple[Any, ...]]) -> Callable[..., list[float | None]]:
         trainer_state: Any,
         **_: Any,
     ) -> list[float | None]:
-        found = []
+        found: list[float | None] = []
         for prompt, text, ids, right in zip(
             prompts, completions, completion_ids, answer, strict=True
         ):
