@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import buttress as bt
-from buttress.hooks.forecast import FEWEST, forecast
-from buttress.hooks.series import BLOCKS, Series
-from buttress.hooks.step_ranges import MOST, StepRanges
-from buttress.hooks.step_statistics import StepStatistics
+from buttress.hooks.monitor.forecast import FEWEST, forecast
+from buttress.hooks.monitor.series import BLOCKS, Series
+from buttress.hooks.monitor.step_ranges import MOST, StepRanges
+from buttress.hooks.monitor.step_statistics import StepStatistics
 
 
 def test_a_straight_line_goes_on():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import buttress as bt
 from buttress.errors import UsageError
 from buttress.groups import Groups
-from buttress.hooks.ledger import BLOCK
+from buttress.hooks.monitor.ledger import BLOCK
 from buttress.measures import (
     ComponentCounts,
     Composition,

@@ -16,8 +16,8 @@ import buttress as bt
 from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks import Event, Sampling, Switch
-from buttress.hooks.conditions import RULES, Condition
-from buttress.hooks.policies import DEFAULTS, Watch
+from buttress.hooks.monitor.conditions import RULES, Condition
+from buttress.hooks.monitor.policies import DEFAULTS, Watch
 from buttress.rules.rule import RULES as BOOK
 from tests.hooks.monitored_runs import collapsed, mixed, random_batch
 

@@ -16,8 +16,6 @@ import pytest
 
 import buttress as bt
 from buttress.errors import MissingExtraError, UsageError
-from buttress.hooks import outbox as outboxes
-from buttress.hooks.outbox import Outbox, Row
 from buttress.hooks.sinks import (
     Call,
     JsonLines,
@@ -28,6 +26,8 @@ from buttress.hooks.sinks import (
     WandB,
     known,
 )
+from buttress.hooks.sinks import outbox as outboxes
+from buttress.hooks.sinks.outbox import Outbox, Row
 from tests.helpers import require
 from tests.hooks.monitored_runs import collapsed, mixed
 

@@ -6,7 +6,7 @@ import pytest
 
 from buttress.errors import UsageError
 from buttress.hooks.trl import ButtressGRPOMixin, attach
-from buttress.hooks.trl_checks import PRIVATE, PUBLIC
+from buttress.hooks.trl.checks import PRIVATE, PUBLIC
 from buttress.remedies import estimator
 from tests.helpers import require
 from tests.hooks import tiny

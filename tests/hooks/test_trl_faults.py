@@ -7,8 +7,8 @@ import logging
 import polars as pl
 import pytest
 
-from buttress.hooks import trl_rollouts
 from buttress.hooks.trl import attach
+from buttress.hooks.trl import rollouts as trl_rollouts
 from buttress.remedies import estimator
 from tests.helpers import require
 from tests.hooks import tiny

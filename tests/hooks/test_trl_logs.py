@@ -13,7 +13,7 @@ import pytest
 
 from buttress.groups import check_grouping
 from buttress.hooks.trl import attach
-from buttress.hooks.trl_logs import rewrite_advantages
+from buttress.hooks.trl.logs import rewrite_advantages
 from buttress.logs.prose import text_digest
 from buttress.measures import collapse_rate, composition
 from tests.helpers import require

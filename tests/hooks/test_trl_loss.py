@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from buttress.errors import UsageError
-from buttress.hooks import trl_rollouts
 from buttress.hooks.trl import attach
+from buttress.hooks.trl import rollouts as trl_rollouts
 from buttress.remedies import create, estimator, remedies
 from buttress.remedies.losses import Dapo, PpoClip
 from tests.helpers import require

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import buttress as bt
-from buttress.hooks.trl_rollouts import local_facts, prompt_number, total_rewards, verdicts
+from buttress.hooks.trl.rollouts import local_facts, prompt_number, total_rewards, verdicts
 from buttress.logs.prose import text_digest
 from tests.helpers import require
 

@@ -65,7 +65,7 @@ def straddling(folder: Path) -> dict[str, Any]:
 
 def resumed(folder: Path) -> dict[str, Any]:
     """The second rank has a disk of its own, without the state."""
-    from buttress.hooks import trl_attachment
+    from buttress.hooks.trl import attachment as trl_attachment
 
     name = trl_attachment.STATE_FILE
     trl_attachment.STATE_FILE = name if RANK == 0 else "elsewhere.json"
@@ -83,7 +83,7 @@ def one_group(folder: Path) -> dict[str, Any]:
 
 def one_rank_faulty(folder: Path) -> dict[str, Any]:
     """The second rank fails to describe its rollouts in the second step."""
-    from buttress.hooks import trl_rollouts
+    from buttress.hooks.trl import rollouts as trl_rollouts
 
     run = build(folder, 6)
     describe, calls = trl_rollouts.local_facts, []

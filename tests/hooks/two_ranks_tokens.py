@@ -91,7 +91,7 @@ def losses(folder: Path) -> dict[str, Any]:
 
 def one_rank_faulty_loss(folder: Path) -> dict[str, Any]:
     """The second rank cannot compute the loss of the first step."""
-    from buttress.hooks import trl_loss
+    from buttress.hooks.trl import loss as trl_loss
 
     value, calls = trl_loss._value, []
 

@@ -74,7 +74,7 @@ def test_wrong_settings_are_named(monitor, message):
 
 tq = pytest.importorskip("transfer_queue", reason="V1 needs verl-core")
 ray = require("ray")
-verl_trainer = pytest.importorskip("buttress.hooks.verl_trainer")
+verl_trainer = pytest.importorskip("buttress.hooks.verl.trainer")
 base = pytest.importorskip("verl.trainer.ppo.v1.trainer_base")
 verl_trainer.register()
 
@@ -184,7 +184,7 @@ def test_the_module_can_be_named_to_verl():
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"VERL_USE_EXTERNAL_MODULES": "buttress.hooks.verl_trainer"},
+        env=os.environ | {"VERL_USE_EXTERNAL_MODULES": "buttress.hooks.verl.trainer"},
         capture_output=True,
         text=True,
         timeout=300,

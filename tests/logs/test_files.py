@@ -11,7 +11,8 @@ import zstandard
 
 import buttress as bt
 from buttress.errors import InputError, UsageError
-from buttress.logs import files, lines
+from buttress.logs import files
+from buttress.logs.formats import lines
 from tests.logs.writing import jsonl, rollouts, write
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}

@@ -8,7 +8,7 @@ import pytest
 import buttress as bt
 from buttress.logs.columns import ALIASES
 from buttress.logs.generic import is_rollout
-from buttress.logs.metric_files import is_metrics
+from buttress.logs.trackers.metric_files import is_metrics
 from tests.logs.writing import rollouts, write
 
 FULL = {

@@ -14,7 +14,7 @@ import zstandard
 import buttress as bt
 from buttress.cli import main
 from buttress.errors import InputError, UsageError
-from buttress.logs import inspect_files
+from buttress.logs.frameworks import inspect_files
 
 DATA = Path(__file__).parent / "data"
 LOGS = {

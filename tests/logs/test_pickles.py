@@ -10,7 +10,7 @@ import pytest
 
 import buttress as bt
 from buttress.errors import InputError
-from buttress.logs import pickles
+from buttress.logs.formats import pickles
 from tests.logs.writing import rollouts, write
 
 

@@ -71,7 +71,7 @@ class TestRlvr:
 
     def test_a_line_beyond_the_head_and_the_usual_limit(self, tmp_path, monkeypatch):
         monkeypatch.setattr("buttress.logs.files.HEAD_LIMIT", 1 << 16)
-        monkeypatch.setattr("buttress.logs.lines.LINE_LIMIT", 1 << 18)
+        monkeypatch.setattr("buttress.logs.formats.lines.LINE_LIMIT", 1 << 18)
         dump(tmp_path, responses=["x" * 100_000] * 8)
         run = bt.read(tmp_path)
         assert (run.groups.n_samples, run.problems) == (8, ())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import buttress as bt
 from buttress.errors import InputError
-from buttress.logs.csv_file import CsvFile
+from buttress.logs.formats.csv_file import CsvFile
 
 DATA = Path(__file__).parent / "data"
 FIXED = {"step": [1, 1, 1, 1, 2, 2, 2], "group": list("aabbccc")}
@@ -230,8 +230,8 @@ def test_tables_that_hold_nothing(tmp_path):
 
 
 def test_more_rows_than_one_stretch(tmp_path, monkeypatch):
-    monkeypatch.setattr("buttress.logs.lazy.SLICE", 3)
-    monkeypatch.setattr("buttress.logs.csv_file.CHUNK", 3)
+    monkeypatch.setattr("buttress.logs.formats.lazy.SLICE", 3)
+    monkeypatch.setattr("buttress.logs.formats.csv_file.CHUNK", 3)
     pl.DataFrame(rows()).write_parquet(tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text(csv_text(rows()))
     check(bt.read(tmp_path / "a.parquet"))

@@ -16,7 +16,7 @@ import pytest
 
 import buttress as bt
 from buttress.cli import main
-from buttress.logs.metric_names import BY_TRAINER, DERIVED, aliases, derived, trl_name
+from buttress.logs.trackers.metric_names import BY_TRAINER, DERIVED, aliases, derived, trl_name
 from tests.logs.tracking import write_events
 from tests.logs.writing import write
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from buttress import collapse_rate
 from buttress.groups import Run, check_grouping
 from buttress.logs.builder import RolloutBuilder
+from buttress.logs.frameworks.trl import TrlCompletions
 from buttress.logs.reader import ReadOptions
-from buttress.logs.trl import TrlCompletions
 from tests.logs.trl_queue import Queue, generation
 
 DATA = Path(__file__).parent / "data"

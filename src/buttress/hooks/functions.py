@@ -40,7 +40,7 @@ import numpy as np
 from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks.faults import Faults, logger
-from buttress.hooks.live import LiveEstimator, check_offer
+from buttress.hooks.monitor.live import LiveEstimator, check_offer
 from buttress.logs.prose import text_digest, text_of
 from buttress.remedies import registry
 

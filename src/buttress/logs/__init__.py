@@ -65,7 +65,7 @@ def read(
     """
     options = _options(format, map, group_size, run)
     if _is_frame(source):
-        from buttress.logs.frames import read_frame
+        from buttress.logs.formats.frames import read_frame
 
         builder = RolloutBuilder(options)
         read_frame(source, options, builder)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from buttress.logs import finish
 from buttress.logs.columns import is_telling
-from buttress.logs.lines import Block, valid_utf8
+from buttress.logs.formats.lines import Block, valid_utf8
 from buttress.logs.prose import JsonTexts, text_of
 from buttress.logs.values import short
 

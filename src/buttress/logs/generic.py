@@ -14,10 +14,10 @@ from buttress.logs import finish
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.columns import ALIASES, COMPONENT, IDENTITY, is_telling, resolve
 from buttress.logs.decode import TEXTS
-from buttress.logs.jsonl import JsonlRollouts, Plan, Row
-from buttress.logs.metric_files import is_metrics
+from buttress.logs.formats.jsonl import JsonlRollouts, Plan, Row
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.rows import first_rows, number_or_nan, numeric, step_of_name
+from buttress.logs.trackers.metric_files import is_metrics
 
 _LISTS = (
     "the column {} holds a list: write one line per rollout, each with its own reward, for example "

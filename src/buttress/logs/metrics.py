@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.metric_names import aliases, derived
-from buttress.logs.metric_names import trl_name as trl_name
 from buttress.logs.rows import number_or_nan
+from buttress.logs.trackers.metric_names import aliases, derived
+from buttress.logs.trackers.metric_names import trl_name as trl_name
 
 # Where a row of metrics says its step: the trainer's own count, then that of the tracker.
 OWN_STEP_NAMES = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from buttress.logs.decode import any_json
-from buttress.logs.lines import Block
+from buttress.logs.formats.lines import Block
 
 if TYPE_CHECKING:
     from buttress.logs.builder import RolloutBuilder

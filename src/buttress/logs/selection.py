@@ -10,12 +10,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from buttress.errors import InputError, UsageError
-from buttress.logs import files, pickles
+from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.checkpoints import of_checkpoint
-from buttress.logs.inspect_files import is_archive
+from buttress.logs.formats import pickles
+from buttress.logs.frameworks.inspect_files import is_archive
 from buttress.logs.reader import Reader, ReadOptions, readers
 from buttress.logs.trackers.beside import holds_nothing
+from buttress.logs.trackers.checkpoints import of_checkpoint
 
 _VALIDATION = re.compile(r"val|valid|validation|eval|evals|evaluation|test", re.IGNORECASE)
 _LISTED = 8
@@ -102,7 +103,7 @@ def _head(path: Path) -> tuple[bytes, str | None]:
     except OSError as fault:
         return b"", fault.strerror or str(fault)
     if path.suffix.lower() == ".parquet":
-        from buttress.logs import parquet  # slow to import, and often not needed
+        from buttress.logs.formats import parquet  # slow to import, and often not needed
 
         return head, parquet.fault(path)
     return head, None if is_archive(path, head) else files.foreign(head)
@@ -208,7 +209,7 @@ def _nothing(found: Selection) -> str:
 
 def _columns(paths: list[Path]) -> str:
     """Return the columns of the first file that is a table, and how to name them; else nothing."""
-    from buttress.logs.tables import columns_of
+    from buttress.logs.formats.tables import columns_of
 
     for path in paths[:_LISTED]:
         columns = columns_of(path)

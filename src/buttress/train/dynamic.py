@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from buttress.errors import UsageError
-from buttress.hooks.trl_loss import LIVE, SIGNAL
-from buttress.hooks.trl_tokens import loss_mask
+from buttress.hooks.trl.loss import LIVE, SIGNAL
+from buttress.hooks.trl.tokens import loss_mask
 from buttress.remedies.registry import create, page
 from buttress.remedies.sampling import DynamicSampling
 from buttress.train.config import Training

@@ -162,7 +162,7 @@ def build(parts: Parts, out: Path) -> Any:
     from trl import GRPOTrainer
 
     from buttress.hooks.trl import attach
-    from buttress.hooks.trl_rollouts import prompt_number
+    from buttress.hooks.trl.rollouts import prompt_number
     from buttress.train.prompts import PromptStream
     from buttress.train.trainer import Management, manage
 

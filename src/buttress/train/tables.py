@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from buttress.errors import InputError
-from buttress.logs import files, parquet
+from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.csv_file import CsvFile
-from buttress.logs.lines import blocks
+from buttress.logs.formats import parquet
+from buttress.logs.formats.csv_file import CsvFile
+from buttress.logs.formats.lines import blocks
 
 Found = Iterator[tuple[str, dict[str, Any]]]
 _SAID = 5

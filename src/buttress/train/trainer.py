@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from buttress.hooks.trl_rollouts import mode_of
+from buttress.hooks.trl.rollouts import mode_of
 from buttress.train import folder
 from buttress.train.dynamic import fill
 from buttress.train.prompts import PromptStream

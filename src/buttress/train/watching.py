@@ -7,7 +7,7 @@ from typing import Any
 from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks.monitor import Monitor
-from buttress.hooks.policies import Policy
+from buttress.hooks.monitor.policies import Policy
 from buttress.train.config import Training
 from buttress.train.rollout_log import RolloutLog
 from buttress.train.source import Source

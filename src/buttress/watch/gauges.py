@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from buttress.groups import Groups
-from buttress.hooks.outbox import Row
-from buttress.hooks.readout import SHARES, shares
-from buttress.hooks.step_statistics import StepStatistics
+from buttress.hooks.monitor.readout import SHARES, shares
+from buttress.hooks.monitor.step_statistics import StepStatistics
+from buttress.hooks.sinks.outbox import Row
 from buttress.report import Diagnosis
 from buttress.rules import Case, Severity
 

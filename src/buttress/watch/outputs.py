@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from buttress.errors import ButtressError
-from buttress.hooks.outbox import Sink
+from buttress.hooks.sinks.outbox import Sink
 from buttress.logs.reader import ReadOptions
 from buttress.logs.runs import split_runs
 from buttress.report.hostile import safe_text

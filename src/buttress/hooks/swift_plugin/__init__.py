@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import UsageError
-from buttress.hooks.live import LiveEstimator
+from buttress.hooks.monitor.live import LiveEstimator
 from buttress.hooks.swift_plugin.attachment import SwiftAttachment
 
 PLUGIN = Path(__file__).with_name("buttress_for_swift.py")

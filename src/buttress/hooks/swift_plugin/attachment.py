@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from buttress.errors import UsageError
 from buttress.groups import Groups
 from buttress.hooks.faults import Faults
-from buttress.hooks.live import LiveEstimator, check_offer, check_policies
 from buttress.hooks.monitor import Monitor
-from buttress.hooks.monitor_settings import SINKS, monitor_from
-from buttress.hooks.stopper import stopper
+from buttress.hooks.monitor.live import LiveEstimator, check_offer, check_policies
+from buttress.hooks.monitor.settings import SINKS, monitor_from
+from buttress.hooks.monitor.stopper import stopper
 from buttress.logs.prose import text_digest, text_of
 
 STATE_FILE = "buttress_state.json"

@@ -14,7 +14,7 @@
 =============== ============================================ ==================================
 
 They end in the run's scalars, under their own names and, where TRL has one, under TRL's
-(`buttress.logs.metric_names`). Of several runs in one store one is read: the one that ``--run``
-names (by name or id), else the newest that has a trainer's metrics; the others are named in
-``problems``. A step that stands twice (a resumed run) counts as it was written last.
+(`buttress.logs.trackers.metric_names`). Of several runs in one store one is read: the one that
+``--run`` names (by name or id), else the newest that has a trainer's metrics; the others are named
+in ``problems``. A step that stands twice (a resumed run) counts as it was written last.
 """

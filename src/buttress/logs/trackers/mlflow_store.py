@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from buttress.logs import files as log_files
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.lines import blocks
+from buttress.logs.formats.lines import blocks
 from buttress.logs.metrics import MetricRows
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.rows import number_or_nan

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.metric_names import trl_name
 from buttress.logs.metrics import OWN_STEP_NAMES, STEP_NAMES, TRAINER_NAMES, MetricRows, step_of
 from buttress.logs.reader import ReadOptions
+from buttress.logs.trackers.metric_names import trl_name
 
 _LISTED = 8
 _DEEPEST = 8  # of a metric inside metrics

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import msgspec
 import polars as pl
 
-from buttress.logs import parquet
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.decode import any_json
+from buttress.logs.formats import parquet
 from buttress.logs.metrics import MetricRows
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.trackers import sqlite_file

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from buttress.logs.builder import RolloutBuilder
-from buttress.logs.metric_files import add_metrics, json_rows
 from buttress.logs.reader import Kind, ReadOptions
 from buttress.logs.rows import first_rows, number_or_nan
+from buttress.logs.trackers.metric_files import add_metrics, json_rows
 
 _HISTORY = "log_history"  # in ms-swift's last line, which repeats the lines before it
 _PRIME = ("train/", "eval/", "optim/", "loss/", "entropy/", "perf/", "time/", "inference/")

@@ -1,0 +1,1 @@
+"""File formats, whoever wrote them: JSON lines, tables, Parquet, CSV, pickles (refused)."""
