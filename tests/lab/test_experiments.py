@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,6 +134,21 @@ def made(gain):
         for place, arm in enumerate(SMALL.arms)
         for seed in SMALL.seeds
     ]
+
+
+def test_a_contender_is_compared_with_every_other_arm(tmp_path):
+    experiment = replace(SMALL, contender="other")
+    paths = evidence.write_evidence(experiment, made(0.05), tmp_path, command="made by hand")
+    written = json.loads(paths[0].read_text())
+    fought = [row for row in written["rows"] if "against" in row]
+    assert {(row["condition"], row["against"]) for row in fought} == {
+        (condition, arm) for condition in ("easy", "hard") for arm in ("grpo", "control")
+    }
+    apart = {row["against"]: row["pass@1"] for row in fought}
+    assert apart["grpo"]["mean"] == pytest.approx(0.05)
+    assert apart["control"]["mean"] == pytest.approx(-0.05)
+    assert "pass@1 course of other minus grpo: easy +5.0" in written["conclusion"]
+    assert "| hard | control | -5.0 [-5.0, -5.0]" in paths[1].read_text()
 
 
 def test_the_evidence_pairs_by_seed_and_its_conclusion_follows_the_numbers(tmp_path):

@@ -12,7 +12,7 @@ from buttress.remedies.belief import PULL
 
 
 def posterior(**options):
-    plain = {"strength": "auto", "forget": "auto", "clip": 1e9, "eps": 0}
+    plain = {"strength": "auto", "forget": "auto", "clip": 1e9, "eps": 0, "norm": "own"}
     return bt.estimator("posterior", **{**plain, **options})
 
 
@@ -131,12 +131,15 @@ def test_tied_only_leaves_mixed_groups_to_grpo():
 
 
 def test_clip():
+    def seen(rewards, **options):
+        return visit(bt.estimator("posterior", norm="own", **options), *rewards)
+
     rewards = [[1] + [0] * 63, *[[0] * 64] * 20]
-    assert visit(bt.estimator("posterior"), *rewards).max() == 3.0
-    assert visit(bt.estimator("posterior", clip=2), *rewards).max() == 2.0
+    assert seen(rewards).max() == 3.0
+    assert seen(rewards, clip=2).max() == 2.0
     rewards = [[0] + [1] * 63, *[[1] * 64] * 20]
-    assert visit(bt.estimator("posterior"), *rewards).min() == -1.0
-    assert visit(bt.estimator("posterior", clip=[2.5, 1]), *rewards).min() == -2.5
+    assert seen(rewards).min() == -1.0
+    assert seen(rewards, clip=[2.5, 1]).min() == -2.5
 
 
 def test_grpo_norm_turns_the_step_and_keeps_its_length():
@@ -144,12 +147,31 @@ def test_grpo_norm_turns_the_step_and_keeps_its_length():
     own, scaled = (visit(posterior(norm=norm), *rewards) for norm in ("own", "grpo"))
     grpo = bt.estimator("grpo", eps=0, ddof=1)(bt.Groups.from_nested(rewards))
     assert np.linalg.norm(scaled) == pytest.approx(np.linalg.norm(grpo))
+    assert np.linalg.norm(scaled) == pytest.approx(np.sqrt(3 + 3))
     assert scaled / np.linalg.norm(scaled) == pytest.approx(own / np.linalg.norm(own))
     est = posterior(norm="grpo")
     visit(est, *rewards)
     silent = visit(est, [1] * 4, [0] * 4)
     assert (silent == 0).all()
     assert est.reading["acr_after"] == 1.0
+
+
+def test_grpo_norm_does_not_blow_rounding_up():
+    """A spread that is nothing beside what was believed stays small."""
+    est, own = bt.estimator("posterior"), bt.estimator("posterior", norm="own")
+    for one in (est, own):
+        visit(one, [0, 1000] * 4, [1000, 0] * 4)
+    rewards = [[500, 500.001] * 4, [500] * 8]
+    got, plain = visit(est, *rewards), visit(own, *rewards)
+    assert 0 < np.abs(plain).max() < 1e-4
+    assert got == pytest.approx(4 * plain)
+
+
+def test_grpo_norm_needs_the_whole_step():
+    whole = bt.Groups.from_nested([[1, 0, 0, 1], [1, 1, 1, 1]])
+    est = bt.estimator("posterior")
+    with pytest.raises(ValueError, match="got 4 of 8: gather the rewards"):
+        est(whole.select([0]), batch=est.statistics(whole))
 
 
 def test_where_nothing_else_was_ever_seen_there_is_no_signal():

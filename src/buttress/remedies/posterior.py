@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.errors import UsageError
+from buttress.groups.arrays import to_numpy
 from buttress.measures.statistics import ratio
 from buttress.remedies import options
 from buttress.remedies.batch import Batch
@@ -22,25 +23,28 @@ from buttress.remedies.moments import Moments
 from buttress.remedies.registry import remedy
 from buttress.remedies.view import View
 
+# Rounding must not grow into a step; in real runs a is stretched by 0.4 to 1.3.
+LONGEST = 4.0
+
 
 @remedy("posterior", "advantage")
 @dataclass(kw_only=True, eq=False)
 class Posterior(Estimator):
     """Posterior advantage: reward minus posterior mean over posterior deviation, tied or not.
 
-    ``A_i = clip((r_i - b) / (scale + eps), -low, high)``, with ``b = (s v + Σ r) / (s + G)`` and
+    ``a_i = clip((r_i - b) / (scale + eps), -low, high)``, with ``b = (s v + Σ r) / (s + G)`` and
     ``scale = sqrt(b (1 - b))`` for 0/1 rewards; v is the belief about the prompt before the visit
     (its own history, forgotten by `forget` a visit, shrunk to the running batch mean) and s, the
-    `strength`, how many observations it is worth.
+    `strength`, how many observations it is worth. Then ``A = a |GRPO| / |a|`` over the step.
 
     For any rewards scale² is the variance of the G rewards and the s believed ones together, ``(Σ
     (r - b)² + s ((v - b)² + var)) / (s + G)``, var the variance of the belief. For 0/1 rewards this
     is b (1 - b), and the advantage does not change when all rewards are shifted or stretched.
 
-    What holds (each is tested):
+    What holds of a (each is tested):
 
-    - ``|A_i| <= sqrt(G + s - 1)``, and ``<= sqrt(s / G)`` in a tied group.
-    - All wrong: ``A = -sqrt(s v / (s (1 - v) + G))``. A hopeless prompt (v near 0) is hardly
+    - ``|a_i| <= sqrt(G + s - 1)``, and ``<= sqrt(s / G)`` in a tied group.
+    - All wrong: ``a = -sqrt(s v / (s (1 - v) + G))``. A hopeless prompt (v near 0) is hardly
       pushed, a usually solved one hard. All right: the same with 1 - v, and the other sign.
     - Undivided, ``Σ (r_i - b) ∇ log π_i`` has the expectation ``(1 - 1/(G + s)) G ∇ p``: every
       prompt keeps its direction, shortened by a known factor, as GRPO's mean shortens it by 1 -
@@ -51,19 +55,21 @@ class Posterior(Estimator):
     Ties: a tied group gets a signal where its reward differs from what was believed; exactly 0
     where nothing else has ever been seen.
 
-    Defaults: strength 16, forget 0.85, clip (1, 3), by experiment (see below); eps 1e-6. A strong
-    belief makes the scale nearly independent of the group's own luck: GRPO's scale grows with the
-    number of successes, so two lucky hits together count for less than two alone. A failure is
-    pushed down by 1 at most, since what it loses goes anywhere; what a success gains has a place.
-    The bound changes the weight of a prompt, not its direction: the expected update stays a
-    multiple of ∇p. "auto" estimates strength and forget (empirical Bayes) for the best
+    Defaults: strength 16, forget 0.85, clip (1, 3), norm ``grpo``, by experiment (see below); eps
+    1e-6. A strong belief makes the scale nearly independent of the group's own luck: GRPO's scale
+    grows with the number of successes, so two lucky hits together count for less than two alone. A
+    failure is pushed down by 1 at most, since what it loses goes anywhere; what a success gains has
+    a place. The bound changes the weight of a prompt, not its direction: the expected update stays
+    a multiple of ∇p. "auto" estimates strength and forget (empirical Bayes) for the best
     baseline, which is not the best scale. One number for clip bounds both sides.
 
-    norm ``grpo`` scales the whole step to the length that GRPO's advantages have: tied groups then
-    shift the step instead of lengthening it, and a step in which every group is tied is exactly 0.
-    Use it where nearly all groups are tied: of 10 runs from an ACR of 0.95 one was lost without it
-    and none with it. The length is that of the rollouts that the estimator sees at once (of all
-    ranks in the hooks of TRL and verl).
+    norm ``grpo`` gives the step the length that GRPO's advantages have (``Σ (G - 1)`` over the
+    mixed groups, squared; a is lengthened fourfold at most): tied groups turn the step instead of
+    lengthening it, a learning rate that suits GRPO suits it, and a step in which every group is
+    tied is exactly 0. norm ``own`` leaves a as it is: about as good, but where nearly all groups
+    are tied a run can be lost. With ``grpo`` all rollouts of a step must come in one call, as they
+    do in every hook (`UsageError` where only a part comes with the statistics of the whole); a step
+    in parts needs ``own``.
 
     Cost: one pass over the rewards; needs the whole step at once; state per prompt.
 
@@ -72,9 +78,8 @@ class Posterior(Estimator):
     (population deviation).
 
     Measured: docs/evidence/posterior.md, on a tiny model at equal rollouts, 10 seeds that were used
-    for no choice. Mean pass@1 over the run, against GRPO: +3.2, +2.8, +6.3 points at starting ACR
-    0.3, 0.45, 0.8 (p < 0.001 each); at 0.95 one run of ten was lost. With norm ``grpo``: +3.3,
-    +2.5, +6.2, +8.4 (p < 0.008 each), and above AVSPO, Filter-Drop and DAPO at every start.
+    for no choice. Mean pass@1 over the run, against GRPO: +3.3, +2.5, +6.2, +8.4 points at starting
+    ACR 0.3, 0.45, 0.8, 0.95 (p < 0.008 each), and above AVSPO, Filter-Drop and DAPO at every start.
 
     Our reading: all of it is ours.
 
@@ -89,7 +94,7 @@ class Posterior(Estimator):
     forget: float | Literal["auto"] = 0.85
     clip: float | tuple[float, float] = (1.0, 3.0)
     tied_only: bool = False
-    norm: Literal["own", "grpo"] = "own"
+    norm: Literal["grpo", "own"] = "grpo"
     eps: float = 1e-6
 
     def check(self) -> None:
@@ -105,7 +110,7 @@ class Posterior(Estimator):
         self._bounds = options.pair("clip", self.clip, 0, above=True)
         options.number("eps", self.eps, 0)
         options.choice("tied_only", self.tied_only, (True, False))
-        options.choice("norm", self.norm, ("own", "grpo"))
+        options.choice("norm", self.norm, ("grpo", "own"))
         self._belief = Belief(self.strength, self.forget)
 
     def collect(self, view: View) -> Mapping[str, Moments]:
@@ -113,6 +118,7 @@ class Posterior(Estimator):
 
     def prepare(self, batch: Batch) -> None:
         self._prior: Prior | None = None
+        self._samples = batch.samples
 
     def compute(self, block: Dense, batch: Batch) -> Any:
         if self._prior is None:
@@ -136,14 +142,18 @@ class Posterior(Estimator):
         return cells
 
     def rescale(self, view: View, parts: list[Any]) -> list[Any]:
-        if self.norm == "own" or not parts:
+        if self.norm == "own":
             return parts
-        plain = [
-            block.choose(block.silent, block.zero, block.hide(normalised(block, self.eps, 1)))
-            for block in view.blocks
-        ]
-        own, wanted = (sum(float((one * one).sum()) for one in cells) for cells in (parts, plain))
-        factor = sqrt(wanted / own) if own > 0 else 0.0
+        if view.groups.n_samples != self._samples:
+            raise UsageError(
+                "posterior with norm='grpo' needs all rollouts of a step in one call, and got "
+                f"{view.groups.n_samples} of {self._samples}: gather the rewards of the ranks "
+                "first, or set norm='own'"
+            )
+        # of a mixed group GRPO's squared advantages sum up to G - 1
+        mixed = sum(int((block.scorable[~block.silent] - 1).sum()) for block in view.blocks)
+        own = sum(_square(cells) for cells in parts)
+        factor = min(sqrt(mixed / own), LONGEST) if own > 0 else 0.0
         return [cells * factor for cells in parts]
 
     def learn(self, view: View, batch: Batch) -> dict[str, Any]:
@@ -169,6 +179,11 @@ class Posterior(Estimator):
 
     def _absorb(self, other: Self) -> None:
         self._belief.merge(other._belief)
+
+
+def _square(cells: Any) -> float:
+    flat = to_numpy(cells).ravel()
+    return float(flat @ flat)
 
 
 def _mean(values: NDArray[np.float64]) -> float:

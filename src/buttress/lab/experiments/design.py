@@ -70,6 +70,8 @@ class Experiment:
         The measure that the conclusion speaks of.
     measures
         The measures of the table.
+    contender
+        The arm that is compared with every other one besides, not only with the baseline.
     probe
         What is measured besides the runs: ``probe(quick) -> rows``; added to the evidence.
     analyse
@@ -89,6 +91,7 @@ class Experiment:
     primary: str = "pass@1 course"
     measures: tuple[str, ...] = ("pass@1", "pass@1 course", "greedy", "pass@16", "entropy")
     axis: str | None = None
+    contender: str | None = None
     probe: Callable[[bool], Sequence[Record]] | None = None
     analyse: Callable[[Sequence[Record], Sequence[Record]], str] | None = None
     figure: Callable[[Sequence[Record], Sequence[Record]], Any] | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from buttress.errors import MissingExtraError, UsageError
 from buttress.lab.experiments.design import Experiment, Record
+from buttress.lab.experiments.duels import duel_table, duels, won
 from buttress.lab.experiments.figures import draw
 from buttress.lab.experiments.tables import conclude, summarise
 
@@ -53,11 +54,14 @@ def write_evidence(
 ) -> list[Path]:
     """Write NAME.json, NAME.md and NAME.svg into a folder and return their paths.
 
-    The conclusion is the probe's own where there is one, then what the primary measure says.
+    The conclusion is the probe's own where there is one, then what the primary measure says, then
+    how the contender fared.
     """
     rows = summarise(experiment, records)
     found = experiment.analyse(records, probed) if experiment.analyse else ""
-    conclusion = " ".join(part for part in (found, conclude(experiment, rows)) if part)
+    fought = duels(experiment, records)
+    said = (found, conclude(experiment, rows), won(experiment, fought))
+    conclusion = " ".join(part for part in said if part)
     folder.mkdir(parents=True, exist_ok=True)
     evidence = {
         "experiment": experiment.name,
@@ -65,13 +69,15 @@ def write_evidence(
         "command": command,
         "seeds": sorted({record["seed"] for record in records}),
         "steps": experiment.steps,
-        "rows": [*rows, *probed],
+        "rows": [*rows, *fought, *probed],
         "conclusion": conclusion,
     }
     paths = [folder / f"{experiment.name}.{end}" for end in ("json", "md", "svg")]
     paths[0].write_text(json.dumps(_known(evidence), indent=1) + "\n")
     drawn = draw(experiment, rows, records, probed, paths[2])
-    page = _page(experiment, rows, probed, command, conclusion, picture=drawn)
+    tables = duel_table(experiment, fought) if fought else []
+    tables += ["", *_plain_table(probed)] if probed else []
+    page = _page(experiment, rows, tables, command, conclusion, picture=drawn)
     paths[1].write_text("\n".join(page) + "\n")
     return paths if drawn else paths[:2]
 
@@ -107,7 +113,7 @@ def render_index(entries: Sequence[dict[str, Any]], console: Console) -> None:
 def _page(
     experiment: Experiment,
     rows: Sequence[Record],
-    probed: Sequence[Record],
+    tables: Sequence[str],
     command: str,
     conclusion: str,
     *,
@@ -120,8 +126,7 @@ def _page(
         lines += [f"![{experiment.question}]({experiment.name}.svg)", ""]
     if len(experiment.arms) > 1:
         lines += [_how(experiment), "", *_table(experiment, rows), ""]
-    if probed:
-        lines += _plain_table(probed)
+    lines += tables
     while lines and not lines[-1]:
         lines.pop()
     return lines

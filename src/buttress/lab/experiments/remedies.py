@@ -21,18 +21,6 @@ AVSPO = avspo()
 POSTERIOR = Arm("posterior", {"method": "posterior"})
 
 
-def controls(arm: Arm) -> tuple[Arm, Arm]:
-    """Return the two controls of a method that acts on tied groups, at the method's own rate."""
-    return (
-        Arm(f"{arm.label}, GRPO's norm", {**arm.changes, "control": "grpo_norm"}, arm.label),
-        Arm(
-            f"{arm.label}, random sign on ties",
-            {**arm.changes, "control": "random_sign_tied"},
-            arm.label,
-        ),
-    )
-
-
 _ALL_TIERS = (
     *Condition.of_tiers("acr30", "acr45", "acr80"),
     # from so few successes a run needs longer, and slower steps are worth a try
@@ -58,9 +46,26 @@ POSTERIOR_AGAINST_ALL = Experiment(
     "posterior",
     "Does the posterior baseline beat GRPO, AVSPO, Filter-Drop and DAPO at equal rollouts, at "
     "every starting collapse rate?",
-    (GRPO, AVSPO, DROP, DAPO, POSTERIOR, *controls(POSTERIOR)),
+    (
+        GRPO,
+        AVSPO,
+        DROP,
+        DAPO,
+        POSTERIOR,
+        Arm(
+            "posterior, own norm",
+            {"method": "posterior", "options": {"norm": "own"}},
+            "posterior",
+        ),
+        Arm(
+            "posterior, random sign on ties",
+            {"method": "posterior", "control": "random_sign_tied"},
+            "posterior",
+        ),
+    ),
     _ALL_TIERS,
-    seeds=tuple(range(200, 210)),
+    seeds=tuple(range(300, 320)),
+    contender="posterior",
 )
 VIRTUAL_SAMPLES = Experiment(
     "virtual-samples",
