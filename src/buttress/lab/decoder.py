@@ -9,6 +9,7 @@ itself only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class Layout:
     mask: Tensor  # (token, token) 0 where a token may look, -inf elsewhere
 
     @classmethod
+    @cache
     def of(cls, shape: Shape, prompt: int, group: int, answer: int) -> Layout:
         """Return the layout of prompts of this length with `group` completions behind each."""
         index = torch.arange(group * answer)
