@@ -1,6 +1,8 @@
 """What every registered estimator has to do, whatever its formula."""
 
+import copy
 import json
+import pickle
 import re
 
 import numpy as np
@@ -247,6 +249,16 @@ def test_merging_with_a_fresh_estimator_changes_nothing(name):
     fresh.merge(est)
     groups = batch(MIXED)
     assert fresh(groups) == pytest.approx(est(groups), abs=1e-9)
+
+
+@every
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda est: pickle.loads(pickle.dumps(est))])
+def test_a_copy_goes_on_like_the_original(name, copied):
+    est = history(bt.estimator(name))
+    other = copied(est)
+    assert repr(other.reading) == repr(est.reading)
+    groups = batch(MIXED)
+    assert other(groups) == pytest.approx(est(groups), abs=1e-12)
 
 
 @every

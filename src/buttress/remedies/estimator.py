@@ -112,6 +112,10 @@ class Estimator:
         """Whether its result depends on which groups stand in one step, or on earlier steps."""
         return self.batchwide or type(self).learn is not Estimator.learn
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles keep state and reading, not the rollouts of the last step."""
+        return {**self.__dict__, "_read": self.reading, "_last": None}
+
     # --- what a subclass writes ---
 
     def check(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from buttress.errors import UsageError
 from buttress.remedies import options
@@ -60,7 +59,7 @@ class Gdpo(Estimator):
             raise UsageError(f"components must be a list of names; got {self.components!r}")
         if self.components is not None:
             self.components = tuple(self.components)
-        self._sums: WeakKeyDictionary[Dense, Any] = WeakKeyDictionary()
+        self._sums: dict[Dense, Any] = {}
         for name, weight in (self.weights or {}).items():
             options.number(f"weights[{name!r}]", weight)
 
@@ -74,6 +73,10 @@ class Gdpo(Estimator):
     def compute(self, block: Dense, batch: Batch) -> Any:
         divisor = batch.extra["sum"].std(self.ddof) + self.eps
         return self._sum(block) / max(divisor, TINY)
+
+    def learn(self, view: View, batch: Batch) -> dict[str, Any]:
+        self._sums.clear()
+        return {}
 
     def _sum(self, block: Dense) -> Any:
         # asked for twice in a step: for the batch statistics and for the advantages
