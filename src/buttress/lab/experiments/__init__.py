@@ -12,6 +12,7 @@ EXPERIMENTS: MappingProxyType[str, Experiment] = MappingProxyType(
         for one in (
             remedies.METHODS,
             remedies.POSTERIOR_AGAINST_ALL,
+            remedies.FRESH_PROMPTS,
             remedies.VIRTUAL_SAMPLES,
             remedies.MECHANISM,
             remedies.THRESHOLD,

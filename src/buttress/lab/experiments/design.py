@@ -42,6 +42,9 @@ class Condition:
     ----------
     start
         A name of `buttress.lab.starts`.
+    changes
+        Fields of `Setting`, and the numbers of training problems, ``problems``, and of held-out
+        ones, ``held_out``.
     level
         The place on the axis of a figure, where conditions differ by a number.
     rates

@@ -13,6 +13,7 @@ from buttress.lab.experiments.design import Arm, Condition, Record
 if TYPE_CHECKING:
     from buttress.lab.policy_training import History
 
+PROBLEMS = ("problems", "held_out")  # how many there are: changes of a condition, not of a setting
 EARLY = 20  # steps of the early ACR: a tenth of a run
 
 
@@ -27,9 +28,11 @@ def run_once(condition: Condition, arm: Arm, run: Record) -> Record:
     torch.manual_seed(run["seed"])
     changes = {**condition.changes, **arm.changes}
     changes |= {name: run[name] for name in ("seed", "lr", "steps")}
-    held_out_size = changes.pop("held_out", None)
+    sizes = {name: changes.pop(name, None) for name in PROBLEMS}
     setting = Setting(evaluate_every=max(1, run["steps"] // 6), **changes)
-    problems, held_out = problem_sets(STARTS[condition.start], run["seed"], held_out=held_out_size)
+    problems, held_out = problem_sets(
+        STARTS[condition.start], run["seed"], train=sizes["problems"], held_out=sizes["held_out"]
+    )
     history = train_policy(_start(condition.start), problems, held_out, setting)
     return {**run, **summary(history)}
 

@@ -67,6 +67,29 @@ POSTERIOR_AGAINST_ALL = Experiment(
     seeds=tuple(range(300, 320)),
     contender="posterior",
 )
+FRESH_PROMPTS = Experiment(
+    "fresh-prompts",
+    "What is left of posterior's gain where no prompt comes twice, so that the running batch mean "
+    "is all that it can believe?",
+    (
+        GRPO,
+        AVSPO,
+        POSTERIOR,
+        Arm(
+            "posterior, random sign on ties",
+            {"method": "posterior", "control": "random_sign_tied"},
+            "posterior",
+        ),
+    ),
+    tuple(
+        Condition(f"{name}, {what}", name, {"problems": problems})
+        for name in ("acr45", "acr80")
+        for what, problems in (("each prompt once", 1600), ("32 prompts", 32))
+    ),
+    rates=(2e-4,),
+    seeds=tuple(range(10)),
+    contender="posterior",
+)
 VIRTUAL_SAMPLES = Experiment(
     "virtual-samples",
     "Table 2: does it matter which values the virtual samples have?",
