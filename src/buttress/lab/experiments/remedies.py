@@ -41,6 +41,7 @@ METHODS = Experiment(
     ),
     Condition.of_tiers("acr80-width48", "acr80", "acr80-width192"),
     seeds=tuple(range(5)),
+    contender="posterior",
 )
 POSTERIOR_AGAINST_ALL = Experiment(
     "posterior",
@@ -252,6 +253,7 @@ SMOLLM2 = Experiment(
     rates=(2e-5,),
     seeds=tuple(range(5)),
     measures=("pass@1", "pass@1 course", "greedy", "entropy"),
+    contender="posterior",
     quick_seeds=1,
     quick_steps=12,
 )

@@ -43,6 +43,7 @@ DIFFICULTY = Experiment(
     ),
     rates=(2e-4,),
     seeds=tuple(range(5)),
+    contender="posterior",
 )
 SCALE = Experiment(
     "scale",
