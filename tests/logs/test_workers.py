@@ -87,7 +87,7 @@ def test_progress_reaches_the_end(folder, monkeypatch):
 
 def test_small_logs_start_nothing(folder, monkeypatch):
     monkeypatch.delenv("BUTTRESS_WORKERS", raising=False)
-    monkeypatch.setattr(workers, "_ask", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(workers, "_Workers", lambda *_: pytest.fail("a process was started"))
     assert bt.read(folder).groups.n_samples
 
 
@@ -105,12 +105,24 @@ def test_shares_are_even_and_in_order(count):
 @pytest.mark.parametrize("count", [2, 3])
 def test_many_turns(folder, monkeypatch, count):
     alone = read_by(1, folder, monkeypatch)
-    started = []
+    shares, processes = [], []
     monkeypatch.setattr(workers, "TURN", 1)
-    asked = workers._ask
-    monkeypatch.setattr(workers, "_ask", lambda *task: started.append(task[1]) or asked(*task))
+    ask, end = workers._Workers.ask, workers._Workers.end
+
+    def asked(self, *task):
+        shares.append(task[1])
+        return ask(self, *task)
+
+    def ended(self):
+        processes.extend(self._started)
+        end(self)
+
+    monkeypatch.setattr(workers._Workers, "ask", asked)
+    monkeypatch.setattr(workers._Workers, "end", ended)
     assert_same(alone, read_by(count, folder, monkeypatch))
-    assert len(started) > count
+    assert len(shares) > count
+    assert len(processes) <= count  # each serves one share after the other
+    assert all(process.returncode is not None for process in processes)
 
 
 def test_records_with_texts_of_their_own(tmp_path, monkeypatch):

@@ -14,9 +14,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 from buttress.logs import prose
@@ -50,15 +51,19 @@ def read_files(
     turns = -(-sum(sizes) // (count * TURN)) or 1
     shares = _shares(paths, sizes, min(count * turns, len(paths)))
     seed = secrets.randbits(32)
-    with ThreadPoolExecutor(count) as threads:
+    workers, threads = _Workers(seed), ThreadPoolExecutor(count)
+    try:
         parts = threads.map(
-            lambda at: _ask(reader, shares[at], builder, seed, at), range(len(shares))
+            lambda at: workers.ask(reader, shares[at], builder, at), range(len(shares))
         )
         for share, part in zip(shares, parts, strict=True):
             if part is None:  # the process died; nothing of its share was taken
                 reader.read(share, builder, options)
             else:
                 builder.absorb(part)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        workers.end()
 
 
 def _processes(sizes: Sequence[int]) -> int:
@@ -87,42 +92,67 @@ def _idle_cores() -> int:
     return 1 if busy else len(os.sched_getaffinity(0))
 
 
-def _ask(
-    reader: Reader, paths: list[Path], builder: RolloutBuilder, seed: int, at: int
-) -> Part | None:
-    """Let another process read; None when it could not."""
-    kind = type(reader)
-    task = (kind.__module__, kind.__qualname__, paths, builder.options, at)
-    # it has to find this very package, however this process found it
-    path = os.pathsep.join(filter(None, sys.path))
-    environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": path}
-    try:
-        with subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        ) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
+class _Workers:
+    """One process for each thread that asks; it serves one share after the other."""
+
+    def __init__(self, seed: int) -> None:
+        # it has to find this very package, however this process found it
+        path = os.pathsep.join(filter(None, sys.path))
+        self._environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": path}
+        self._own = local()
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def ask(
+        self, reader: Reader, paths: list[Path], builder: RolloutBuilder, at: int
+    ) -> Part | None:
+        """Let another process read; None when it could not."""
+        kind = type(reader)
+        task = (kind.__module__, kind.__qualname__, paths, builder.options, at)
+        try:
+            process = self._process()
             pickle.dump(task, process.stdin)
-            process.stdin.close()
+            process.stdin.flush()
             while isinstance(answer := pickle.load(process.stdout), int):
                 with _advancing:
                     builder.advance(answer)
             return answer
-    except (OSError, EOFError, pickle.PickleError):
-        return None
+        except (OSError, EOFError, pickle.PickleError):
+            self._own.process = None  # the next share gets a new one
+            return None
+
+    def end(self) -> None:
+        """End all processes, whatever they are doing."""
+        for process in self._started:
+            process.kill()
+            with suppress(OSError):  # what stood in its buffer has no reader left
+                process.__exit__(None, None, None)
+
+    def _process(self) -> Any:
+        process = getattr(self._own, "process", None)
+        if process is None:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environment,
+            )
+            self._own.process = process
+            self._started.append(process)
+        return process
 
 
 def serve() -> None:
-    """Read one share: the task comes on standard input, the rollouts go to standard output."""
-    module, name, paths, options, at = pickle.load(sys.stdin.buffer)
-    prose.start_unknown(at << 48)
-    builder = RolloutBuilder(options, _send)
-    getattr(import_module(module), name)().read(paths, builder, options)
-    _send(builder.part())
+    """Read shares: tasks come on standard input, their rollouts go to standard output."""
+    while True:
+        try:
+            module, name, paths, options, at = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        prose.start_unknown(at << 48)
+        builder = RolloutBuilder(options, _send)
+        getattr(import_module(module), name)().read(paths, builder, options)
+        _send(builder.part())
 
 
 def _send(answer: Any) -> None:
