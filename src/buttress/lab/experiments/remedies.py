@@ -65,7 +65,7 @@ POSTERIOR_AGAINST_ALL = Experiment(
         ),
     ),
     _ALL_TIERS,
-    seeds=tuple(range(300, 320)),
+    seeds=tuple(range(300, 312)),
     contender="posterior",
 )
 FRESH_PROMPTS = Experiment(
