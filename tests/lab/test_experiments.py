@@ -14,7 +14,7 @@ from tests.helpers import require
 require("torch")
 
 from buttress.cli import main  # noqa: E402  after the skip
-from buttress.errors import UsageError  # noqa: E402
+from buttress.errors import ButtressError, UsageError  # noqa: E402
 from buttress.lab.experiments import (  # noqa: E402
     EXPERIMENTS,
     Arm,
@@ -84,7 +84,7 @@ def test_every_experiment_asks_for_runs_that_can_be_built():
 class InProcess:
     """A pool that runs what it is given at once."""
 
-    def __init__(self, _):
+    def __init__(self, *_):
         pass
 
     def __enter__(self):
@@ -95,7 +95,10 @@ class InProcess:
 
     def submit(self, function, *arguments):
         done: Future = Future()
-        done.set_result(function(*arguments))
+        try:
+            done.set_result(function(*arguments))
+        except RuntimeError as fault:
+            done.set_exception(fault)
         return done
 
 
@@ -107,16 +110,51 @@ def test_an_experiment_resumes_after_a_torn_line(tmp_path, monkeypatch):
         return {**run, "pass@1 course": 1.0 - abs(run["lr"] - 2e-4), "pass@1": 0.5}
 
     monkeypatch.setattr(runner, "run_once", fake)
-    monkeypatch.setattr(runner, "ProcessPoolExecutor", InProcess)
+    monkeypatch.setattr(runner, "pool", InProcess)
     path = tmp_path / "runs.jsonl"
     first = runner.run_experiment(SMALL, path, report=lambda _: None)
     assert {run["lr"] for run in first} == {2e-4, 1e-4}
     n_runs = len(ran)
-    text = path.read_text()
-    path.write_text(text[: -len(text.splitlines()[-1]) // 2])
-    again = runner.run_experiment(SMALL, path, report=lambda _: None)
-    assert 1 <= len(ran) - n_runs <= 2
-    assert json.dumps(again, sort_keys=True) == json.dumps(first, sort_keys=True)
+    for cut in (1, 20):  # the line's end only, or half of it
+        path.write_text(path.read_text()[:-cut])
+        again = runner.run_experiment(SMALL, path, report=lambda _: None)
+        assert json.dumps(again, sort_keys=True) == json.dumps(first, sort_keys=True)
+    assert len(ran) - n_runs == 1
+    runner.run_experiment(SMALL, path, report=lambda _: None)
+    assert len(ran) - n_runs == 1
+
+
+def test_a_run_that_fails_loses_no_other(tmp_path, monkeypatch):
+    ran = []
+
+    def fake(condition, arm, run):
+        ran.append(run)
+        if run["seed"] == 2 and len(ran) < 100:
+            raise RuntimeError("out of memory")
+        return {**run, "pass@1 course": 1.0}
+
+    monkeypatch.setattr(runner, "run_once", fake)
+    monkeypatch.setattr(runner, "pool", InProcess)
+    path = tmp_path / "runs.jsonl"
+    with pytest.raises(ButtressError, match=r"6 of 18 runs failed.*seed 2: RuntimeError: out of"):
+        runner.run_experiment(SMALL, path, report=lambda _: None)
+    assert {run["seed"] for run in runner.read_records(path)} == {0, 1, 100}
+    n_runs = len(ran)
+    ran.extend([{}] * 100)
+    assert len(runner.run_experiment(SMALL, path, report=lambda _: None)) == 18
+    assert len(ran) - 100 - n_runs == 6
+
+
+def die(*_):
+    import os
+
+    os._exit(1)
+
+
+def test_a_worker_that_dies_is_an_error_that_says_how_to_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "run_once", die)
+    with pytest.raises(ButtressError, match=r"runs failed.*the same command runs what is missing"):
+        runner.run_experiment(SMALL, tmp_path / "runs.jsonl", workers=1, report=lambda _: None)
 
 
 def test_paired_differences_by_hand():

@@ -26,7 +26,13 @@ def lab_list() -> int:
 
 @lab.command(name="run")
 def lab_run(
-    name: str, /, *, out: str = "buttress-lab", quick: bool = False, workers: int | None = None
+    name: str,
+    /,
+    *,
+    out: str = "buttress-lab",
+    quick: Annotated[bool, Parameter(negative="")] = False,
+    workers: int | None = None,
+    ray: str | None = None,
 ) -> int:
     """Run an experiment, or what is missing of it, and write its table, figure and conclusion.
 
@@ -40,13 +46,16 @@ def lab_run(
         Few seeds and steps: minutes instead of hours; the table then says little.
     workers
         Processes; by default one per core.
+    ray
+        Address of a Ray cluster that takes the runs instead: auto, HOST:PORT, or local to start
+        one here. The results are the same. Needs the extra ray.
     """
     from buttress.lab.experiments import EXPERIMENTS, run_and_write
 
     if name != "all" and name not in EXPERIMENTS:
         raise UsageError.unknown("experiment", name, EXPERIMENTS)
     for one in EXPERIMENTS if name == "all" else (name,):
-        for path in run_and_write(EXPERIMENTS[one], out, quick=quick, workers=workers):
+        for path in run_and_write(EXPERIMENTS[one], out, quick=quick, workers=workers, ray=ray):
             sys.stdout.write(f"{path}\n")
     return 0
 

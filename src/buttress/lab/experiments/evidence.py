@@ -26,6 +26,7 @@ def run_and_write(
     *,
     quick: bool = False,
     workers: int | None = None,
+    ray: str | None = None,
     report: Any = None,
 ) -> list[Path]:
     """Run an experiment into a directory and write its evidence; return the paths."""
@@ -38,7 +39,7 @@ def run_and_write(
     if sized.arms:
         path = Path(out) / f"{experiment.name}-{'quick' if quick else 'full'}.jsonl"
         report = report or (lambda line: sys.stderr.write(f"{line}\n"))
-        records = run_experiment(sized, path, workers=workers, report=report)
+        records = run_experiment(sized, path, workers=workers, ray=ray, report=report)
     probed = list(sized.probe(quick)) if sized.probe else []
     command = f"buttress lab run {experiment.name}" + (" --quick" if quick else "")
     return write_evidence(sized, records, Path(out), command=command, probed=probed)
