@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 from buttress.lab.credit import Credit, beliefs  # noqa: E402  after the skip
 from buttress.lab.decoder import Decoder, Layout, Shape, load, save  # noqa: E402
-from buttress.lab.evaluation import Problems, evaluate, pass_at_k  # noqa: E402
+from buttress.lab.evaluation import Problems, evaluate  # noqa: E402
 from buttress.lab.policy_training import Setting, Update, train_policy  # noqa: E402
 from buttress.lab.rollout import Rollouts, sample, token_logps  # noqa: E402
 from buttress.remedies.losses import McpoHingeKl, PpoClip  # noqa: E402
@@ -92,13 +90,6 @@ def test_logps_are_those_of_the_sampled_tokens(decoder):
         entropy.view(N, G, A)[n, g, t], -(before.exp() * before).sum(), rtol=1e-4, atol=1e-4
     )
     assert not entropy.requires_grad
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(8, 0, 2), (8, 3, 4), (16, 16, 16), (5, 1, 5)])
-def test_pass_at_k_by_enumeration(n, c, k):
-    draws = list(itertools.combinations(range(n), k))
-    hit = sum(any(one < c for one in draw) for draw in draws) / len(draws)
-    assert pass_at_k([c], n, k)[0] == pytest.approx(hit)
 
 
 def test_an_answer_counts_up_to_its_end():

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
+from numpy.typing import NDArray
 from torch import Tensor
 
 from buttress.lab.decoder import Decoder
 from buttress.lab.rollout import sample
+from buttress.measures import pass_at_k
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,6 @@ class Problems:
             return torch.ones_like(answer, dtype=torch.bool)
         ended = (answer == self.end).cumsum(-1)
         return (ended == 0) | ((ended == 1) & (answer == self.end))
-
-
-def pass_at_k(successes: ArrayLike, tries: int, k: int) -> NDArray[np.float64]:
-    """Return the unbiased estimate of pass@k per problem.
-
-    ``1 - C(n - c, k) / C(n, k)`` for c successes in n tries.
-
-    Source: Chen et al., arXiv 2107.03374, equation 1.
-
-    Examples
-    --------
-    >>> pass_at_k([0, 1, 4], 4, 2).round(6).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    failures = tries - np.asarray(successes, dtype=np.float64)
-    enough = failures >= k
-    left = np.where(enough, failures, k)
-    log_miss = (
-        gammaln(left + 1) - gammaln(left - k + 1) - gammaln(tries + 1) + gammaln(tries - k + 1)
-    )
-    return 1 - np.where(enough, np.exp(log_miss), 0.0)
 
 
 def evaluate(

@@ -17,6 +17,7 @@ from buttress.measures.intervals import (
     wilson_interval,
 )
 from buttress.measures.levels import KINDS, Levels, kinds
+from buttress.measures.pass_at_k import pass_at_k
 from buttress.measures.prompts import PromptCounts, PromptTable, prompt_counts, success_column
 from buttress.measures.signal import SignalCounts, signal
 from buttress.measures.spread import SpreadSums, spread
@@ -58,6 +59,7 @@ __all__ = [
     "expected_ties",
     "kinds",
     "paired_difference",
+    "pass_at_k",
     "prompt_counts",
     "rate_difference",
     "reward_names",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from buttress.errors import UsageError
-from buttress.measures import Difference
+from buttress.measures import Difference, pass_at_k
 from buttress.train import scores
 from buttress.train.data import Problems
 from buttress.train.outcomes import Plan, collect
@@ -154,7 +154,7 @@ def measures(
         tries = np.array([one.tries() for one in sampled], dtype=np.float64)
         with np.errstate(invalid="ignore"):
             found[f"avg@{n}"] = successes / tries
-        found |= {f"pass@{k}": scores.pass_at_k(successes, tries, k) for k in ks}
+        found |= {f"pass@{k}": pass_at_k(successes, tries, k) for k in ks}
     return found
 
 
