@@ -34,6 +34,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
+FOUND = Path(__file__).parent / "data" / "fuzz"
 quick = settings(max_examples=60, deadline=None)
 
 
@@ -57,6 +58,12 @@ def read_bytes(data: bytes, suffix: str = ".jsonl", **options):
         lines = data.count(b"\n") + 1
         assert all(0 <= one.line <= lines for one in run.problems)
         return run
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.iterdir()), ids=lambda path: path.stem)
+def test_what_once_broke_a_reader(path):
+    """Inputs of `tests.fuzz`, by the fault that they found."""
+    read_bytes(path.read_bytes(), path.suffix)
 
 
 @quick

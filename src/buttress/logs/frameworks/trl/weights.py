@@ -79,7 +79,7 @@ def rewards(
     advantages tell (reward functions are written first). The weights are 1 unless the logged sums
     or the logged advantages contradict that; then they are fitted to both.
     """
-    there = [name for name in floats if name not in FIXED]
+    there = [name for name in floats if name not in FIXED and _present(name, dumps)]
     named = [name for name in (log.reward_functions if log else []) if _present(name, dumps)]
     names = named or there
     if not names:
