@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from buttress.logs.prose import text_of
-from buttress.train.data import load_problems
+from buttress.train.problems.data import load_problems
 
 SYSTEM = "Please reason step by step, and put your final answer within \\boxed{}."
 # verl chooses its grader by this name: this one compares what is boxed

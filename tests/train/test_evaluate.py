@@ -14,10 +14,10 @@ import pytest
 import buttress
 from buttress.cli import main
 from buttress.errors import MissingExtraError, UsageError
-from buttress.train import hub
-from buttress.train.benchmarks import BENCHMARKS
-from buttress.train.evaluate import measures
-from buttress.train.harness import _values, evaluate_with_lighteval
+from buttress.train.evaluation.evaluate import measures
+from buttress.train.evaluation.harness import _values, evaluate_with_lighteval
+from buttress.train.problems import hub
+from buttress.train.problems.benchmarks import BENCHMARKS
 from buttress.train.store import Outcome
 from tests.helpers import require
 from tests.train import digits
@@ -58,7 +58,7 @@ def data(tmp_path_factory):
 def noisy(tmp_path_factory):
     """The tiny model with noise on its weights."""
     torch = require("torch")
-    from buttress.train.models import load_model
+    from buttress.train.generation.models import load_model
 
     folder = Path(shutil.copytree(CHECKPOINT, tmp_path_factory.mktemp("noisy") / "model"))
     model = load_model(str(folder), device="cpu")
@@ -216,7 +216,7 @@ def test_a_benchmark_from_a_file_keeps_its_way_of_asking(tmp_path, monkeypatch, 
         tokenizer = type("T", (), {"chat_template": None})()
 
         def sample(self, prompts, n, seed):
-            from buttress.train.sampling import Completion
+            from buttress.train.generation.sampling import Completion
 
             asked.extend(prompts)
             texts = ["It is A or B. Answer: (B)", "Answer: A"]

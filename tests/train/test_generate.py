@@ -14,10 +14,10 @@ from scipy import stats
 
 import buttress
 from buttress.errors import MissingExtraError, UsageError
-from buttress.train import generate
-from buttress.train.asking import Asking
-from buttress.train.generate import TransformersSampler, sampler_for
-from buttress.train.sampling import Completion, Sampling
+from buttress.train.generation import generate
+from buttress.train.generation.generate import TransformersSampler, sampler_for
+from buttress.train.generation.sampling import Completion, Sampling
+from buttress.train.problems.asking import Asking
 from tests.helpers import require
 
 require("transformers")

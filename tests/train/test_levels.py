@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buttress.errors import UsageError
-from buttress.train.levels import BANDS, check_bands, level_of, sample_of, unreachable
+from buttress.train.selection.levels import BANDS, check_bands, level_of, sample_of, unreachable
 
 counts = st.integers(1, 300).flatmap(lambda tries: st.tuples(st.integers(0, tries), st.just(tries)))
 

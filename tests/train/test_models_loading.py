@@ -10,8 +10,9 @@ import pytest
 
 import buttress
 from buttress.errors import InputError, UsageError
-from buttress.train import hub, models
-from buttress.train.models import fingerprint, load_model, load_tokenizer, locate
+from buttress.train.generation import models
+from buttress.train.generation.models import fingerprint, load_model, load_tokenizer, locate
+from buttress.train.problems import hub
 from tests.helpers import require
 
 CHECKPOINT = Path(buttress.__file__).parent / "lab" / "checkpoints" / "latent-skill"

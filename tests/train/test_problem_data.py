@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from buttress.errors import InputError, MissingExtraError, UsageError
-from buttress.train import hub
-from buttress.train.data import load_problems
+from buttress.train.problems import hub
+from buttress.train.problems.data import load_problems
 from tests.helpers import require
 
 ROWS = [{"question": "1+1?", "answer": "2", "n": 1}, {"question": "2+2?", "answer": "4", "n": 2}]

@@ -9,8 +9,8 @@ import pytest
 
 from buttress.errors import InputError, UsageError
 from buttress.train.config import Reward
+from buttress.train.judging.scorers import scorer_of
 from buttress.train.rewards import RewardError, RewardFunction, imported
-from buttress.train.scorers import scorer_of
 from tests.helpers import require
 
 STATE = SimpleNamespace(global_step=4)

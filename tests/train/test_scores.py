@@ -12,7 +12,7 @@ from scipy import stats
 
 from buttress.errors import UsageError
 from buttress.measures import wilson_interval
-from buttress.train.scores import RESAMPLES, mean, paired, rate
+from buttress.train.evaluation.scores import RESAMPLES, mean, paired, rate
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0, nan]), min_size=1, max_size=40))

@@ -14,7 +14,7 @@ import pytest
 from buttress.cli import main
 from buttress.measures import wilson_interval
 from buttress.train import outcomes
-from buttress.train.levels import level_of
+from buttress.train.selection.levels import level_of
 from tests.helpers import require
 from tests.train import digits
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from buttress.errors import MissingExtraError, UsageError
-from buttress.train.verify import Verdict, Verifier
+from buttress.train.judging.verify import Verdict, Verifier
 from tests.helpers import require
 
 # Faults of judges: whatever they do, the checks around them are judged.
@@ -179,7 +179,7 @@ def test_exact_compares_texts_or_the_last_match():
 
 def test_gym_scores_with_the_tasks_own_scorer():
     require("reasoning_gym")
-    from buttress.train.data import load_problems
+    from buttress.train.problems.data import load_problems
 
     rows = load_problems("gym:leg_counting?size=2").rows
     with Verifier("gym", workers=1) as verify:
@@ -228,7 +228,7 @@ def test_checks_run_side_by_side(judges):
 def test_no_worker_outlives_a_killed_owner(judges, tmp_path):
     code = (
         "import sys\n"
-        "from buttress.train.verify import Verifier\n"
+        "from buttress.train.judging.verify import Verifier\n"
         "verify = Verifier('judges:by_text', timeout=1, workers=1)\n"
         "print(verify._workers[0]._process.pid, flush=True)\n"
         "verify(['spin'], [{'answer': '4'}])\n"

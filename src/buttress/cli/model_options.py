@@ -12,9 +12,9 @@ from buttress.cli.options import OUTPUT
 from buttress.errors import UsageError
 
 if TYPE_CHECKING:
-    from buttress.train.benchmarks import Benchmark
-    from buttress.train.data import Problems
     from buttress.train.outcomes import Plan
+    from buttress.train.problems.benchmarks import Benchmark
+    from buttress.train.problems.data import Problems
 
 DATA = Group("Data", sort_key=1)
 ASKING = Group("Asking", sort_key=2)
@@ -65,7 +65,7 @@ class DataOptions:
 
         `at` is where the data of the benchmark are, if not on the hub.
         """
-        from buttress.train.data import load_problems
+        from buttress.train.problems.data import load_problems
 
         return load_problems(
             at or (known.path if known else name),
@@ -150,9 +150,9 @@ class SamplingOptions:
 
     def plan(self, model: str, n: int, known: Benchmark | None = None) -> Plan:
         """Return what to sample; what the user did not say comes from a known benchmark."""
-        from buttress.train.asking import Asking
+        from buttress.train.generation.sampling import Sampling
         from buttress.train.outcomes import Judge, Plan
-        from buttress.train.sampling import Sampling
+        from buttress.train.problems.asking import Asking
 
         template = self.template or (known.template if known else "{prompt}")
         verifier = self.verifier or (known.verifier if known else "math")

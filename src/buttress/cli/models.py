@@ -60,9 +60,9 @@ def select(
     json
         Print a summary as JSON on standard output, and nothing else there.
     """
-    from buttress.train import selection_report
-    from buttress.train.levels import BANDS
-    from buttress.train.select import select as select_level
+    from buttress.train.selection import report as selection_report
+    from buttress.train.selection.levels import BANDS
+    from buttress.train.selection.select import select as select_level
 
     _quiet()
     found = select_level(
@@ -127,15 +127,15 @@ def evaluate(
     json
         Print the evaluation as JSON on standard output, and nothing else there.
     """
-    from buttress.train import evaluation_report
-    from buttress.train.benchmarks import BENCHMARKS
-    from buttress.train.evaluate import evaluate as evaluate_models
+    from buttress.train.evaluation import report as evaluation_report
+    from buttress.train.evaluation.evaluate import evaluate as evaluate_models
+    from buttress.train.problems.benchmarks import BENCHMARKS
 
     _quiet()
     models = [model] if against is None else [model, against]
     known = None if Path(data).exists() else BENCHMARKS.get(data.lower())
     if harness == "lighteval":
-        from buttress.train.harness import evaluate_with_lighteval
+        from buttress.train.evaluation.harness import evaluate_with_lighteval
 
         found = evaluate_with_lighteval(
             data, models, out=None if out is None else Path(out), limit=source.limit, seed=how.seed

@@ -46,7 +46,7 @@ def smollm2(*, layers: int | None = None) -> Decoder:
 
     With `layers` only the last so many layers and the final norm are trained: a third of the time.
     """
-    from buttress.train.models import load_model
+    from buttress.train.generation.models import load_model
 
     decoder = of_transformers(load_model("smollm2", dtype="float32"))
     if layers is not None:
@@ -59,7 +59,7 @@ def smollm2(*, layers: int | None = None) -> Decoder:
 
 def sums_tokenizer() -> Any:
     """Return the tokenizer of SmolLM2."""
-    from buttress.train.models import load_tokenizer
+    from buttress.train.generation.models import load_tokenizer
 
     return load_tokenizer("smollm2")
 

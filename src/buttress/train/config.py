@@ -42,7 +42,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes
     ----------
     path, subset, split, revision
-        As `buttress.train.data.load_problems` reads them.
+        As `buttress.train.problems.data.load_problems` reads them.
     prompt, answer, choices
         Columns; by default the first that the data set has of the usual names.
     system

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import ButtressError, UsageError
-from buttress.train.asking import Asking
-from buttress.train.data import Problems, Row
-from buttress.train.generate import Engine, engine_of, sampler_for
-from buttress.train.models import fingerprint, locate
+from buttress.train.generation.generate import Engine, engine_of, sampler_for
+from buttress.train.generation.models import fingerprint, locate
+from buttress.train.generation.sampling import Completion, Sampler, Sampling, derived_seed
+from buttress.train.judging.verify import Verdict, Verifier, said
+from buttress.train.problems.asking import Asking
+from buttress.train.problems.data import Problems, Row
 from buttress.train.progress import counting
-from buttress.train.sampling import Completion, Sampler, Sampling, derived_seed
 from buttress.train.store import Outcome, Store
-from buttress.train.verify import Verdict, Verifier, said
 
 BATCH = {"transformers": 64, "vllm": 4096}  # completions
 TOO_LONG = "their prompt fills the model's context"

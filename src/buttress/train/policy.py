@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import InputError, UsageError
-from buttress.train import hub
 from buttress.train.config import Training
-from buttress.train.models import load_model, load_tokenizer, locate
+from buttress.train.generation.models import load_model, load_tokenizer, locate
+from buttress.train.problems import hub
 from buttress.train.source import Source
 
 

@@ -25,9 +25,9 @@ from typing import Any
 from buttress.errors import InputError, UsageError
 from buttress.logs.prose import text_of
 from buttress.train.config import Reward
+from buttress.train.judging.scorers import scorer_of
+from buttress.train.judging.verify import Verifier
 from buttress.train.ranks import RankError
-from buttress.train.scorers import scorer_of
-from buttress.train.verify import Verifier
 
 FAILED = "failed-reward"
 LIMITS = ("timeout", "workers")  # options of the judging processes, not of the judge

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from buttress.errors import UsageError
-from buttress.train.asking import Asking
 from buttress.train.config import Data
-from buttress.train.data import load_problems
+from buttress.train.problems.asking import Asking
+from buttress.train.problems.data import load_problems
 from buttress.train.source import Source
 
 

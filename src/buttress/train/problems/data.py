@@ -19,8 +19,8 @@ from typing import Any
 from buttress.errors import InputError, UsageError
 from buttress.logs.prose import text_of
 from buttress.report.hostile import safe_name
-from buttress.train.data_sources import load_table
-from buttress.train.tables import Table
+from buttress.train.problems.sources import load_table
+from buttress.train.problems.tables import Table
 
 PROMPTS = ("prompt", "problem", "question", "query", "instruction")
 ANSWERS = ("answer", "solution", "ground_truth", "final_answer", "target", "label")

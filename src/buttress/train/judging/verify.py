@@ -17,7 +17,7 @@ import msgspec
 
 from buttress.errors import ButtressError, UsageError
 from buttress.logs.prose import text_of
-from buttress.train.verify_worker import Check, Reply, Setup
+from buttress.train.judging.verify_worker import Check, Reply, Setup
 
 JUDGES = ("math", "exact", "gym")
 START = 300.0  # seconds for the imports of a judge
@@ -130,7 +130,7 @@ class _Worker:
         self._replies = SimpleQueue()
         self._process = subprocess.Popen(
             # -P: a file called datasets.py where the user stands must not shadow the package
-            [sys.executable, "-P", "-m", "buttress.train.verify_worker"],
+            [sys.executable, "-P", "-m", "buttress.train.judging.verify_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"OMP_NUM_THREADS": "1"},

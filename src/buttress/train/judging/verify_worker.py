@@ -1,6 +1,7 @@
 """The process that checks completions: one JSON line in, one out; it may be ended at any time.
 
-Run as ``python -m buttress.train.verify_worker``. Whatever the judge prints goes to standard error.
+Run as ``python -m buttress.train.judging.verify_worker``. Whatever the judge prints goes to
+standard error.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ def judge_of(use: str, options: dict[str, Any]) -> Judge:
         Options of the judge.
     """
     if use == "math":
-        from buttress.train.answers import math_checker
+        from buttress.train.judging.answers import math_checker
 
         check = math_checker()
         return lambda text, row: check(text, row.get("answer"))
     if ":" in use:
         return _function(use, options)
-    from buttress.train.scorers import scorer_of
+    from buttress.train.judging.scorers import scorer_of
 
     if use == "gym":
         try:

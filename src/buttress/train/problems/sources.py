@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import InputError, MissingExtraError, UsageError
-from buttress.train import hub
-from buttress.train.tables import Table, read_table
+from buttress.train.problems import hub
+from buttress.train.problems.tables import Table, read_table
 
 
 def load_table(

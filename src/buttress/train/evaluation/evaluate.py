@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from buttress.errors import UsageError
 from buttress.measures import Difference, pass_at_k
-from buttress.train import scores
-from buttress.train.data import Problems
+from buttress.train.evaluation import scores
+from buttress.train.evaluation.scores import Estimate
 from buttress.train.outcomes import Plan, collect
-from buttress.train.scores import Estimate
+from buttress.train.problems.data import Problems
 from buttress.train.store import Outcome, Store
 
 GREEDY = "greedy"

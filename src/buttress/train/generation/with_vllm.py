@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from buttress.errors import MissingExtraError, UsageError
-from buttress.train.models import locate
-from buttress.train.sampling import Completion, Sampling, derived_seed
+from buttress.train.generation.models import locate
+from buttress.train.generation.sampling import Completion, Sampling, derived_seed
 
 
 class VllmSampler:

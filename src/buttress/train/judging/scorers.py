@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from buttress.errors import InputError, MissingExtraError, UsageError
-from buttress.train.answers import final_answer
+from buttress.train.judging.answers import final_answer
 
 Row = Mapping[str, Any]
 Scorer = Callable[[Sequence[str], Sequence[Row]], Sequence[float | None]]

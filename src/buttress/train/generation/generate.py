@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from typing import Literal
 
 from buttress.errors import UsageError
-from buttress.train.generate_transformers import TransformersSampler
-from buttress.train.generate_vllm import VllmSampler
-from buttress.train.models import default_device, locate
-from buttress.train.sampling import Sampler, Sampling
+from buttress.train.generation.models import default_device, locate
+from buttress.train.generation.sampling import Sampler, Sampling
+from buttress.train.generation.with_transformers import TransformersSampler
+from buttress.train.generation.with_vllm import VllmSampler
 
 Engine = Literal["auto", "transformers", "vllm"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from buttress.errors import InputError, MissingExtraError, UsageError
-from buttress.train import hub
-from buttress.train.benchmarks import BENCHMARKS
-from buttress.train.evaluate import Evaluated, Evaluation, Values
-from buttress.train.models import default_device, locate
+from buttress.train.evaluation.evaluate import Evaluated, Evaluation, Values
+from buttress.train.generation.models import default_device, locate
+from buttress.train.problems import hub
+from buttress.train.problems.benchmarks import BENCHMARKS
 
 _SAID = 200
 _NETWORK = re.compile("connect|offline|resolve|max retries|not find", re.IGNORECASE)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import InputError, MissingExtraError, UsageError
-from buttress.train import hub
-from buttress.train.data_sources import looks_local
+from buttress.train.problems import hub
+from buttress.train.problems.sources import looks_local
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 _WEIGHTS = (".safetensors", ".bin", ".gguf")

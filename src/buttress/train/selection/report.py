@@ -10,7 +10,7 @@ from rich.text import Text
 
 from buttress.report.document import to_json
 from buttress.report.hostile import safe_text
-from buttress.train.select import Selected
+from buttress.train.selection.select import Selected
 
 
 def as_json(found: Selected) -> str:

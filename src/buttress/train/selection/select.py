@@ -11,11 +11,11 @@ from buttress.errors import InputError, UsageError
 from buttress.logs.prose import text_digest, text_of
 from buttress.measures import wilson_interval
 from buttress.report.document import plain
-from buttress.train.data import Problems
-from buttress.train.levels import BANDS, check_bands, level_of, sample_of, unreachable
+from buttress.train.judging.verify import said
 from buttress.train.outcomes import Plan, collect
+from buttress.train.problems.data import Problems
+from buttress.train.selection.levels import BANDS, check_bands, level_of, sample_of, unreachable
 from buttress.train.store import Outcome, write_whole
-from buttress.train.verify import said
 
 FORMATS = ("jsonl", "parquet")
 _SAID = 5

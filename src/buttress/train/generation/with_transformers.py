@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from buttress.train.models import load_model, load_tokenizer
-from buttress.train.sampling import Completion, Sampling, derived_seed
+from buttress.train.generation.models import load_model, load_tokenizer
+from buttress.train.generation.sampling import Completion, Sampling, derived_seed
 
 _TAIL = 64  # tokens in which a stop text is looked for: at least as many as it has
 

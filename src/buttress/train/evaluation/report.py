@@ -12,8 +12,8 @@ from rich.text import Text
 from buttress import __version__
 from buttress.report.document import plain, to_json
 from buttress.report.hostile import safe_name, safe_text
-from buttress.train.evaluate import Evaluated, Evaluation
-from buttress.train.verify import said
+from buttress.train.evaluation.evaluate import Evaluated, Evaluation
+from buttress.train.judging.verify import said
 
 _SAID = 5
 

@@ -1,0 +1,1 @@
+"""How good is a model? Accuracy and pass@k with intervals, paired comparison."""

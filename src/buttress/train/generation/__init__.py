@@ -1,0 +1,1 @@
+"""Completions of a model: loading it, and sampling with transformers or vLLM."""

@@ -1,0 +1,1 @@
+"""Which problems are worth training on? Levels by sampled success rate."""
