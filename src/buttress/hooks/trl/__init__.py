@@ -25,7 +25,8 @@ reward     an internal reward stands in for the trainer's; GRPO makes the advant
 loss       replaces the loss, and the advantages by those that its paper pairs with it: ``dr_grpo``
            for dr_grpo_loss, ``dcpo`` for dcpo_clip, ``mcpo`` for mcpo_hinge_kl, else ``grpo``;
            ``loss=`` puts it beside another remedy
-sampling   is refused: TRL draws its prompts before a hook can see them
+sampling   is refused: TRL draws its prompts before a hook can see them; ``buttress train`` has a
+           trainer that can
 ========== ======================================================================================
 
 TRL has no hook for any of that, so some of its methods are overridden: one keeps the matrix of

@@ -51,8 +51,9 @@ def resolve(
     if kind == "sampling":
         raise UsageError(
             f"remedy {remedy!r} chooses what is sampled, and TRL's GRPOTrainer draws its prompts "
-            "before a hook sees them; to leave tied groups out of the update there, take "
-            "attach(trainer, 'filter_drop', loss=create('dapo', denominator='signal'))"
+            f"before a hook sees them; `buttress train --sampling {remedy}` has a trainer that can. "
+            "To leave tied groups out of the update here, take attach(trainer, 'filter_drop', "
+            "loss=create('dapo', denominator='signal'))"
         )
     if kind == "loss":
         if loss is not None:
