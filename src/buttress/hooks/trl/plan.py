@@ -51,7 +51,7 @@ def resolve(
     if kind == "sampling":
         raise UsageError(
             f"remedy {remedy!r} chooses what is sampled, and TRL's GRPOTrainer draws its prompts "
-            f"before a hook sees them; `buttress train --sampling {remedy}` has a trainer that can. "
+            f"before a hook sees them; `buttress train --sampling {remedy}` can choose. "
             "To leave tied groups out of the update here, take attach(trainer, 'filter_drop', "
             "loss=create('dapo', denominator='signal'))"
         )
