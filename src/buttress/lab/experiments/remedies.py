@@ -88,7 +88,7 @@ FRESH_PROMPTS = Experiment(
         for what, problems in (("each prompt once", 1600), ("32 prompts", 32))
     ),
     rates=(2e-4,),
-    seeds=tuple(range(10)),
+    seeds=tuple(range(6)),
     contender="posterior",
 )
 VIRTUAL_SAMPLES = Experiment(
