@@ -78,7 +78,7 @@ def test_numbers_of_the_window_are_those_of_the_measures(run):
     np.testing.assert_equal(found["buttress/wasted_tokens"], float(tokens))
     for name, rate in components.rates.items():
         if name != "reward":
-            np.testing.assert_equal(monitor._readout.value(f"acr_window/{name}"), rate)
+            np.testing.assert_equal(monitor._counting.readout.value(f"acr_window/{name}"), rate)
 
 
 @given(runs())
@@ -153,7 +153,7 @@ def test_truncation_of_tied_groups():
     rewards = [[0] * 5, [0] * 5, [0, 0, 0, 0, 1]]
     monitor = fed([(1, Groups.from_nested(rewards, truncated=np.array(cut) > 0))])
     assert number(monitor, "truncated") == 11 / 15
-    assert monitor._readout.value("truncated_ties") == 0.5
+    assert monitor._counting.readout.value("truncated_ties") == 0.5
 
 
 def test_the_reading_of_an_estimator_has_its_own_names():
@@ -329,7 +329,7 @@ def test_rewards_of_many_levels_take_no_more_memory_than_few():
         monitor.update(groups, step=step)
     assert len(json.dumps(monitor.state_dict())) < 1.5 * size
     exact, _, _ = expected(batches * 2)
-    run = monitor._readout.value("near_tied_run")
+    run = monitor._counting.readout.value("near_tied_run")
     assert run == pytest.approx(exact.counts().near_tied / (400 * 64), rel=0.1)
     assert 0 < run < 1
 
@@ -354,7 +354,7 @@ def test_no_text_is_kept():
     text = "x" * 1_000_000
     monitor = fed([(1, Groups.from_nested([[1, 0]], completion=[[text, text]]))])
     assert sys.getsizeof(json.dumps(monitor.state_dict())) < 10_000
-    assert all("completion" not in part.columns for part in monitor._ledger._waiting)
+    assert all("completion" not in part.columns for part in monitor._counting.ledger._waiting)
 
 
 # --- faults -------------------------------------------------------------------------------------

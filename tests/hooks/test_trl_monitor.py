@@ -167,7 +167,7 @@ def test_a_checkpoint_without_a_monitor_starts_it_afresh_with_one_warning(tmp_pa
     lines = [one.getMessage() for one in caplog.records if one.name == "buttress.hooks"]
     assert len(lines) == 1
     assert "the monitor starts afresh" in lines[0]
-    assert len(monitor._ledger.steps) == 2
+    assert len(monitor._counting.ledger.steps) == 2
 
 
 def test_a_killed_run_ends_with_the_counts_of_an_uninterrupted_one(tmp_path):

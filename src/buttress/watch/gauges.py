@@ -13,7 +13,7 @@ from buttress.hooks.sinks.outbox import Row
 from buttress.report import Diagnosis
 from buttress.rules import Case, Severity
 
-WINDOW = 50  # steps, as of the monitor
+WINDOW = 60  # steps, as of the monitor
 
 
 def row_of(diagnosis: Diagnosis) -> Row:

@@ -19,25 +19,22 @@ Inside a trainer it is given to ``attach`` (TRL), to ``BUTTRESS_MONITOR`` (ms-sw
 from __future__ import annotations
 
 import atexit
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
 from buttress.errors import UsageError
 from buttress.groups import DEFAULT_TOLERANCE, Groups, Tolerance
 from buttress.hooks.faults import Faults
-from buttress.hooks.metrics import reading_metrics
 from buttress.hooks.monitor.acting import Acting
 from buttress.hooks.monitor.actions import Event, Request
+from buttress.hooks.monitor.counting import Counting, by_step
 from buttress.hooks.monitor.ledger import BLOCK, Ledger
 from buttress.hooks.monitor.policies import Policy, read_policies
-from buttress.hooks.monitor.readout import Readout
 from buttress.hooks.monitor.series import CourseTable
 from buttress.hooks.sinks import read_sinks
 from buttress.hooks.sinks.outbox import Post
-from buttress.measures import GroupSummary, PromptTable
+from buttress.measures import PromptTable
 from buttress.remedies import options
-from buttress.remedies.view import View
 
 SCHEMA = 1
 
@@ -97,9 +94,7 @@ class Monitor:
         self.policies: tuple[Policy, ...] = read_policies(policies)
         self.faults = Faults()
         self._acting = Acting(self.policies, warmup, self.faults)
-        self._ledger = Ledger(tolerance, window, max_prompts)
-        self._readout = Readout(self._ledger, total_steps)
-        self._read_from: Any = {}  # a reading, or the estimator that has one
+        self._counting = Counting(Ledger(tolerance, window, max_prompts), total_steps)
         self._post = Post(read_sinks(sinks))
         if self._post:
             atexit.register(self.close, wait=2.0)
@@ -107,16 +102,16 @@ class Monitor:
     @property
     def tolerance(self) -> Tolerance:
         """When rewards are tied."""
-        return self._ledger.tolerance
+        return self._counting.ledger.tolerance
 
     @property
     def total_steps(self) -> int | None:
         """The length of the run, where it is known."""
-        return self._readout.total_steps
+        return self._counting.readout.total_steps
 
     @total_steps.setter
     def total_steps(self, steps: int | None) -> None:
-        self._readout.total_steps = steps
+        self._counting.readout.total_steps = steps
 
     def update(self, groups: Groups, step: int | None = None, *, reading: Any = None) -> None:
         """Take in the groups of one step, or of a part of it.
@@ -139,32 +134,21 @@ class Monitor:
             self._update(Groups.checked(groups), step, reading)
 
     def _update(self, groups: Groups, step: int | None, reading: Any) -> None:
-        parts = _by_step(groups) if step is None else [(step, groups)]
-        for at, part in parts:
-            _share_summary(part, self.tolerance)
+        for at, part in by_step(groups) if step is None else [(step, groups)]:
             if self._post and at != self._post.due:
                 self._post.send(self.metrics, self._acting.fetch_news)
-            if not self._ledger.add(at, part):
+            if not self._counting.add(at, part):
                 self.faults.warn(
                     f"buttress got step {at} again after it was over: rollouts of steps that "
                     "were counted are left out of the monitor"
                 )
                 continue
-            if reading is not None:
-                self._read_from = reading
-                if self._post:  # its row goes out when the estimator is a step further
-                    self._read_from = self._reading()
+            if reading is not None:  # a row goes out when its estimator is a step further
+                self._counting.read_from(reading, now=bool(self._post))
             self._post.due = at
             if self.policies:
-                self._acting.look(at, len(self._ledger.steps), self._number)
-
-    def _number(self, name: str) -> float:
-        if name.startswith("reading/"):
-            return self._reading().get(name.removeprefix("reading/"), math.nan)
-        return self._readout.quick(name)
-
-    def _reading(self) -> dict[str, float]:
-        return reading_metrics(getattr(self._read_from, "reading", self._read_from))
+                steps_seen = len(self._counting.ledger.steps)
+                self._acting.look(at, steps_seen, self._counting.number)
 
     # --- what is known ---
 
@@ -183,23 +167,23 @@ class Monitor:
         """
         found: dict[str, float] = {}
         with self.faults.shield("compute its metrics", "some are missing"):
-            found = self._reading() | self._readout.metrics()
+            found = self._counting.metrics()
             found |= {"alerts": self._acting.fired, "sink_rows_lost": self._post.lost}
         return {f"buttress/{name}": float(value) for name, value in found.items()}
 
     def prompts(self) -> PromptTable:
         """Return tries and successes of each prompt (of a sample where there are too many)."""
-        self._ledger.settle()
-        return self._ledger.prompts.table()
+        self._counting.ledger.settle()
+        return self._counting.ledger.prompts.table()
 
     def course(self) -> CourseTable:
         """Return the run in at most 64 blocks of steps."""
-        return self._ledger.course()
+        return self._counting.ledger.course()
 
     @property
     def last_step(self) -> int | None:
         """The highest step that was counted."""
-        return self._ledger.steps.last
+        return self._counting.ledger.steps.last
 
     # --- acting ---
 
@@ -231,12 +215,7 @@ class Monitor:
         """
         if not isinstance(other, Monitor):
             raise UsageError(f"cannot merge {type(other).__name__} into a Monitor")
-        theirs = other.last_step
-        newer = theirs is not None and (self.last_step is None or theirs > self.last_step)
-        self._ledger.merge(other._ledger)
-        self._readout = Readout(self._ledger, self.total_steps)
-        if newer or not self._reading():
-            self._read_from = other._reading()
+        self._counting.merge(other._counting)
 
     def __add__(self, other: Monitor) -> Monitor:
         """Return a monitor of both, without policies and sinks."""
@@ -249,23 +228,19 @@ class Monitor:
 
     def like(self) -> Self:
         """Return an empty monitor that counts alike, without policies and sinks."""
+        ledger = self._counting.ledger
         return type(self)(
             policies=[],
-            window=self._ledger.window,
+            window=ledger.window,
             warmup=self._acting.warmup,
-            max_prompts=self._ledger.prompts.limit,
+            max_prompts=ledger.prompts.limit,
             total_steps=self.total_steps,
             tolerance=self.tolerance,
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that was counted, in plain Python objects that JSON can hold."""
-        return {
-            "schema": SCHEMA,
-            "ledger": self._ledger.state(),
-            "reading": {name: None if x != x else x for name, x in self._reading().items()},
-            "acting": self._acting.state(),
-        }
+        return {"schema": SCHEMA, **self._counting.state(), "acting": self._acting.state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that `state_dict` gave; raises `UsageError` on anything else.
@@ -275,16 +250,11 @@ class Monitor:
         if not isinstance(state, Mapping) or state.get("schema") != SCHEMA:
             raise UsageError("this is no state of a Monitor (state_dict of schema 1)")
         try:
-            ledger = self._ledger.restored(state["ledger"])
-            reading = {
-                str(name): math.nan if x is None else float(x)
-                for name, x in state["reading"].items()
-            }
+            counting = self._counting.restored(state)
             self._acting.restore(state["acting"])
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
             raise UsageError(f"this state of a Monitor is damaged ({fault!r})") from None
-        self._ledger, self._read_from, self._post.due = ledger, reading, None
-        self._readout = Readout(ledger, self.total_steps)
+        self._counting, self._post.due = counting, None
 
     def flush(self) -> None:
         """Send the row of the last step to the sinks, without waiting for them."""
@@ -296,17 +266,3 @@ class Monitor:
         self.flush()
         self._post.close(wait)
         atexit.unregister(self.close)
-
-
-def _share_summary(groups: Groups, tolerance: Tolerance) -> None:
-    """Take the summary that an estimator made of these groups."""
-    view = groups.memo.get((View, tolerance))
-    if view is not None and view.groups is groups:
-        groups.memo.setdefault((GroupSummary, "reward", tolerance), view.summary)
-
-
-def _by_step(groups: Groups) -> list[tuple[int, Groups]]:
-    steps = sorted(set(groups.step.tolist()))
-    if len(steps) == 1:
-        return [(steps[0], groups)]
-    return [(step, groups.select(groups.step == step)) for step in steps]
