@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -131,6 +132,15 @@ def natural(path: Path) -> list[tuple[bool, int, str]]:
     """Return a sort key that compares runs of digits as numbers."""
     parts = re.split(r"(\d+)", str(path))
     return [(part.isdigit(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def whole(path: Path, largest: int) -> bytes:
+    """Return all bytes of a file; raises `OSError` beyond a size, since they are held in memory."""
+    size = path.stat().st_size
+    if size > largest:
+        why = f"{size >> 20} MiB, and no more than {largest >> 20} MiB are held in memory"
+        raise OSError(errno.EFBIG, why, str(path))
+    return path.read_bytes()
 
 
 def plain_suffix(path: Path) -> str:

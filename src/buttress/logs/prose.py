@@ -145,9 +145,18 @@ def unknown_fingerprints(count: int) -> NDArray[np.int64]:
 def text_of(value: Any) -> str | None:
     """Return a value as text: chat messages become their contents, a whole float an integer.
 
+    Unknown where lists are nested as no message is, hundreds deep: parsers take more than Python.
+
     >>> text_of([{"role": "user", "content": "1 + 1?"}])
     '1 + 1?'
     """
+    try:
+        return _text_of(value)
+    except RecursionError:
+        return None
+
+
+def _text_of(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -157,7 +166,7 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, Sequence):
         return "\n".join(filter(None, map(_message, value)))
     if hasattr(value, "tolist"):
-        return text_of(value.tolist())
+        return _text_of(value.tolist())
     return _message(value)
 
 
@@ -169,8 +178,8 @@ def text_digest(text: str) -> str:
 def _message(value: Any) -> str | None:
     if isinstance(value, dict):
         if "content" in value:
-            return text_of(value["content"])
+            return _text_of(value["content"])
         if "text" in value:
-            return text_of(value["text"])
+            return _text_of(value["text"])
         return json.dumps(value, sort_keys=True, default=str)
-    return text_of(value) if isinstance(value, str | float | list | tuple | None) else str(value)
+    return _text_of(value) if isinstance(value, str | float | list | tuple | None) else str(value)

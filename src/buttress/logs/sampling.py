@@ -88,7 +88,7 @@ def settings_of(text: str) -> dict[str, str]:
     {'data.gen_batch_size': '48'}
     """
     try:
-        pairs: Iterable[tuple[str, str]] = _flat(msgspec.json.decode(text.encode()))
+        pairs: Iterable[tuple[str, str]] = list(_flat(msgspec.json.decode(text.encode())))
     except (msgspec.MsgspecError, RecursionError):
         pairs = _lines(text)
     return {re.sub(r"\.value\b", "", name): value for name, value in pairs}

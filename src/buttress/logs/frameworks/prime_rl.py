@@ -59,7 +59,8 @@ class PrimeRollouts:
     def sniff(self, path: Path, head: bytes) -> bool:
         """Return whether rows are episodes of a training run."""
         episodes = [row for row in first_rows(head) if verifiers.is_episode(row)]
-        training = any((row.get("run") or {}).get("type") == "train" for row in episodes)
+        runs = [run for row in episodes if isinstance(run := row.get("run"), dict)]
+        training = any(run.get("type") == "train" for run in runs)
         return training or bool(episodes and _PLACE.search(path.as_posix()))
 
     def run_of(self, path: Path) -> Path:

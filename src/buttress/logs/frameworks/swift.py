@@ -21,6 +21,7 @@ import numpy as np
 from buttress.groups import Text
 from buttress.logs.builder import RolloutBuilder
 from buttress.logs.decode import any_json
+from buttress.logs.files import whole
 from buttress.logs.formats.nested import FAULTS
 from buttress.logs.formats.wide import Row, listed, steps_of, wide_texts
 from buttress.logs.frameworks.swift_lines import ADVANTAGE, STEPS, Generations, Lines, grouped
@@ -36,6 +37,7 @@ from buttress.logs.rows import first_rows, number_or_nan
 from buttress.logs.trackers.trainer_state import TrainerLog
 
 _STARTS = tuple(f'{{"{name}": ['.encode() for name in STEPS)
+_LARGEST = 1 << 24  # bytes of an args.json
 _LINE = {"prompt", "completion", ADVANTAGE}
 _UNNAMED = (
     "neither the lines nor an args.json beside them name the groups: {}; keep args.json, or give "
@@ -125,7 +127,7 @@ def _settings(path: Path, builder: RolloutBuilder) -> Mapping[str, Any]:
     if not beside.is_file():
         return {}
     try:
-        found = any_json(beside.read_bytes())
+        found = any_json(whole(beside, _LARGEST))
     except (OSError, *FAULTS) as fault:
         builder.problem(beside, 0, f"cannot be read: {fault}")
         return {}

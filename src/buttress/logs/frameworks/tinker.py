@@ -110,9 +110,9 @@ def _config_beside(path: Path) -> Path:
 def _settings(config: Path, builder: RolloutBuilder) -> float | None:
     """Return the token cap of a turn, None where it is not known; note a filter."""
     try:
-        if not config.is_file() or config.stat().st_size > _LARGEST:
+        if not config.is_file():
             return None
-        known = any_json(config.read_bytes())
+        known = any_json(log_files.whole(config, _LARGEST))
     except (OSError, *FAULTS) as fault:
         builder.problem(config, 0, f"cannot be read: {fault}")
         return None

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from buttress.logs.builder import RolloutBuilder
+from buttress.logs.files import whole
 from buttress.logs.reader import Kind, ReadOptions
 
 NAME = "trainer_state.json"
 _CHECKPOINT = "checkpoint-"
+_LARGEST = 256 << 20  # bytes; a million steps of twenty metrics
 _MEAN = "rewards/{}/mean"
 
 
@@ -127,7 +129,7 @@ def load(path: Path, builder: RolloutBuilder) -> TrainerLog | None:
     """Return the history of one file; None where there is none to read (a problem, said once)."""
     try:
         # the trainer writes NaN as it is, which only this parser takes
-        state = json.loads(path.read_bytes())
+        state = json.loads(whole(path, _LARGEST))
     except (OSError, ValueError, RecursionError) as fault:
         line, message = _reason(fault)
         builder.problems.once((path, "state"), str(path), line, message)
