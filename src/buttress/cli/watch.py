@@ -92,6 +92,7 @@ def watch(
     outputs = Outputs(path, how.options, html, stop_file, _gauges(prometheus))
     own = [one for one in (html, stop_file) if one is not None]
     watcher = Watcher(path, diagnose, hold=hold, options=how.options, own=own)
+    outputs.warn(watcher.unheld)
     try:
         with Screen(path, Console(stderr=json)) as screen, _ended_by_signals():
             _follow(watcher, screen, outputs, interval, until_idle)
@@ -122,13 +123,16 @@ def _follow(
     until_idle: float | None,
 ) -> None:
     """Look until the job is quiet for long enough, or the user has seen enough."""
+    from buttress.watch.outputs import no_room
+
     every = interval if until_idle is None else min(interval, until_idle)
     idle = 0.0
     with suppress(KeyboardInterrupt):
         while until_idle is None or idle < until_idle:
             begin = time.monotonic()
             look = watcher.look()
-            screen.show(look)
+            with no_room():
+                screen.show(look)
             if look.changed:
                 outputs.deliver(look)
             idle = look.idle

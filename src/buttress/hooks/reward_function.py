@@ -35,8 +35,8 @@ def monitored(
     """Return the same reward function, whose rewards a monitor sees as groups.
 
     The rows of all ranks are put together in the order of the ranks, so that a group may lie on
-    several; the monitor of the first rank counts. A fault of the monitor is one warning; one of the
-    reward function stays what it is.
+    several; the monitor of the first rank counts. A fault of the monitor is one warning, and so is
+    a rank that died, after which nothing is counted; a fault of the reward function stays its own.
 
     Parameters
     ----------
@@ -90,6 +90,7 @@ class _Watcher:
         self._monitor, self._group_size = monitor, group_size
         self._step, self._active = step, active
         self._calls = 0
+        self._apart = False  # a rank is gone
         self._faults = Faults()
 
     def see(self, rewards: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -99,15 +100,19 @@ class _Watcher:
         with self._faults.shield("see the rewards", "the monitor missed a step", own=True):
             counts = self._active is None or bool(self._active())
             rows = _rows(rewards, args, kwargs)
-        if not counts:
+        if not counts or self._apart:
             return
         # every rank comes here, also after a fault: one that stayed away would hang the others
-        gathered = ranks.everyone(rows)
+        gathered: list[list[Row] | None] = [None]
+        with self._faults.shield("hear the other ranks", "the monitor counts no further", own=True):
+            self._apart = True
+            gathered = ranks.everyone(rows)
+            self._apart = False
         self._calls += 1
         if ranks.rank() or any(part is None for part in gathered):
             return
         with self._faults.shield("see the rewards", "the monitor missed a step"):
-            groups = _groups([row for part in gathered for row in part], self._group_size)
+            groups = _groups([row for part in gathered for row in part or ()], self._group_size)
             self._monitor.update(groups, step=self._at(kwargs))
 
     def _at(self, kwargs: dict[str, Any]) -> int:

@@ -97,7 +97,7 @@ class KeptFiles:
         for file in files:
             if file.name in self._own_names and os.path.realpath(file) in self._own:
                 continue
-            with suppress(FileNotFoundError):  # gone between listing and looking
+            with suppress(OSError):  # gone between listing and looking, or out of reach now
                 status = file.stat()
                 key = status.st_dev, status.st_ino
                 changed |= self._see(file, key, (status.st_size, status.st_mtime_ns))
@@ -123,7 +123,7 @@ class KeptFiles:
             if state[0] < held.state[0]:
                 self.cut.append(str(file))
             if held.copied:
-                _copy(file, held.link)
+                _keep(file, held.link)
             held.state = state
         return moved or grown
 
@@ -161,14 +161,7 @@ class KeptFiles:
         if before is not None and _begins_alike(self._held[before].link, file):
             self._held.pop(before).link.unlink(missing_ok=True)  # a rewritten file
         link = self._place(file)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(file, link)
-            copied = False
-        except OSError:
-            copied = True
-            _copy(file, link)
-        self._held[key] = _Held(file, link, state, copied)
+        self._held[key] = _Held(file, link, state, not _linked(file, link))
         self._at[file] = key
 
     def _place(self, file: Path) -> Path:
@@ -184,12 +177,23 @@ class KeptFiles:
         return place
 
 
-def _copy(file: Path, link: Path) -> None:
-    """Copy a file; where the disc is full it is read in its place and cannot outlive it."""
+def _linked(file: Path, link: Path) -> bool:
+    """Link a file and return True, or copy it where links cannot be made."""
+    with suppress(OSError):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, link)
+        return True
+    _keep(file, link)
+    return False
+
+
+def _keep(file: Path, link: Path) -> None:
+    """Copy a file; on a full or read-only disc it is read in its place and cannot outlive it."""
     try:
         shutil.copyfile(file, link)
     except OSError:
-        link.unlink(missing_ok=True)
+        with suppress(OSError):
+            link.unlink(missing_ok=True)
 
 
 def _begins_alike(one: Path, other: Path) -> bool:

@@ -27,10 +27,20 @@ class Holding:
     ----------
     folder
         The directory.
+    fault
+        Why it could not be made, as on a full or read-only disc; empty where it was.
     """
 
     def __init__(self, path: str) -> None:
         place = _place(path)
+        self.fault, self._lock = "", -1
+        self.folder = place / f"{PREFIX}{os.getpid()}"
+        try:
+            self._make(place)
+        except OSError as fault:
+            self.fault = f"{place}: {fault.strerror}"
+
+    def _make(self, place: Path) -> None:
         _sweep(place)
         self.folder, self._lock = _locked(place)
         while not (self.folder / LOCK).exists():  # cleared away before it was locked
@@ -39,14 +49,18 @@ class Holding:
 
     def close(self) -> None:
         """Remove the directory."""
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _place(path: str) -> Path:
     """Return where links to the files of a path can be made."""
-    temporary = Path(tempfile.gettempdir())
     parent = Path(path).absolute().parent
+    try:
+        temporary = Path(tempfile.gettempdir())
+    except FileNotFoundError:  # none that can be written to
+        return parent
     with suppress(OSError):
         if parent.stat().st_dev != temporary.stat().st_dev and os.access(parent, os.W_OK):
             return parent

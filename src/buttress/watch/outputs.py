@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from buttress.errors import ButtressError
@@ -43,6 +45,14 @@ class Outputs:
         self._said: set[str] = set()
         self._begun = False
 
+    def warn(self, unheld: str) -> None:
+        """Say why files cannot be held, if they cannot."""
+        if unheld:
+            self._say(
+                f"files that the job deletes will be lost to the watch, since none can be kept "
+                f"({unheld}); set TMPDIR to a folder with room"
+            )
+
     def deliver(self, look: Look) -> None:
         """Write everything that was asked for."""
         diagnosis, html, stop_file = look.diagnosis, self._html, self._stop_file
@@ -81,4 +91,15 @@ class Outputs:
                 self._say(f"{what} could not be written: {fault}")
 
     def _say(self, what: str) -> None:
-        sys.stderr.write(f"buttress: {safe_text(what)}\n")
+        with no_room():
+            sys.stderr.write(f"buttress: {safe_text(what)}\n")
+
+
+@contextmanager
+def no_room() -> Generator[None]:
+    """Let what is said be lost where the disc that it goes to is full; the watch goes on."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise

@@ -71,6 +71,8 @@ class Watcher:
         Seconds of the last look; whoever shows it may add what that took.
     fault
         Why nothing could be read, if so.
+    unheld
+        Why files cannot be held, so that deleted ones are lost; empty where they can.
     """
 
     def __init__(
@@ -92,19 +94,21 @@ class Watcher:
         self._diagnose, self._hold, self._clock = diagnose, hold, clock
         self._last: Diagnosis | None = None
         self._news_at = clock()
-        self._again = False  # a file was gone while it was read
+        self._again = False  # what was there could not be read
         self._errors: dict[str, int] = {}
         self.cost = 0.0
         self.fault = ""
+        self.unheld = "" if self._holding is None else self._holding.fault
 
     def look(self) -> Look:
         """Look once."""
         begin = self._clock()
-        changed = self.files.refresh() | self._again
-        if changed:
+        news, again = self.files.refresh(), self._again
+        if news:
             self._news_at = begin
-            if self._read():
-                self._count()
+        changed = news or again
+        if changed and self._read():
+            self._count()
         self.cost = self._clock() - begin
         return self._look(changed, begin)
 
@@ -137,8 +141,8 @@ class Watcher:
             self._last = self._diagnose(files)
         except InputError as fault:  # nothing there yet, or a file that has only begun
             self.fault = str(fault)
-        except FileNotFoundError:
-            self._again = True
+        except OSError as fault:  # gone while it was read, or on a disc that went away
+            self.fault, self._again = str(fault), True
         else:
             return True
         return False
