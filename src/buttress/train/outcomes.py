@@ -139,6 +139,21 @@ def collect(plan: Plan, problems: Problems, folder: Path | None, *, label: str) 
     return store
 
 
+def is_last(stores: Sequence[Store], count: int) -> bool:
+    """Return whether all `count` outcomes of each store are there and this rank is to say so.
+
+    Exactly one of the ranks is: that which wrote the last outcome of all. What it reads after that
+    is complete, and no file changes any more, so that all ranks that see it complete agree on it.
+    """
+    for store in stores:
+        store.reread()  # others may have ended a first part while this rank was at a second
+    if any(len(store.outcomes) < count for store in stores):
+        return False
+    rank, world = rank_and_world()
+    # modulo: a run of more ranks may have ended here before
+    return world == 1 or max(store.newest() for store in stores)[1] % world == rank
+
+
 def _sampled(
     plan: Plan,
     engine: Engine,

@@ -102,6 +102,17 @@ class Store:
                     outcome = decode(line)
                     self.outcomes.setdefault(outcome.index, outcome)
 
+    def newest(self) -> tuple[int, int]:
+        """Return when outcomes were last written, and by which rank; (0, 0) where none were."""
+        if self._folder is None:
+            return 0, 0
+        written = [(0, 0)]
+        for path in self._folder.glob(_FINISHED.format("*")):
+            rank = path.stem.rpartition("-")[2]
+            if rank.isdecimal():
+                written.append((path.stat().st_mtime_ns, int(rank)))
+        return max(written)
+
 
 def _claim(folder: Path, record: dict[str, Any]) -> None:
     """Declare whose outcomes a folder holds, or raise where they are another's."""

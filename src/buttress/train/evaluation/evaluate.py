@@ -15,7 +15,7 @@ from buttress.errors import UsageError
 from buttress.measures import Difference, pass_at_k
 from buttress.train.evaluation import scores
 from buttress.train.evaluation.scores import Estimate
-from buttress.train.outcomes import Plan, collect
+from buttress.train.outcomes import Plan, collect, is_last
 from buttress.train.problems.data import Problems
 from buttress.train.store import Outcome, Store
 
@@ -100,18 +100,16 @@ def evaluate(
     """
     tries = {plan.n for plan in plans}
     ks = _checked_ks(ks, max(tries) if tries != {0} else 0)
-    found = []
+    stores = []
     for plan in plans:
         folder = None if out is None else out / slug(problems.name) / slug(plan.model)
-        stores = _stores(plan, problems, folder)
-        if any(len(store.outcomes) < len(problems) for store in stores.values()):
-            found.append(None)
-            continue
-        found.append(_evaluated(plan, stores, ks, threshold))
-    done = [one for one in found if one is not None]
-    if len(done) < len(found):
+        stores.append(_stores(plan, problems, folder))
+    if not is_last([store for some in stores for store in some.values()], len(problems)):
         return None
-    return Evaluation(problems.name, len(problems), tuple(done), problems.left_out, plans[0].seed)
+    found = [
+        _evaluated(plan, some, ks, threshold) for plan, some in zip(plans, stores, strict=True)
+    ]
+    return Evaluation(problems.name, len(problems), tuple(found), problems.left_out, plans[0].seed)
 
 
 def slug(name: str) -> str:

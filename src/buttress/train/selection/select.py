@@ -12,7 +12,7 @@ from buttress.logs.prose import text_digest, text_of
 from buttress.measures import wilson_interval
 from buttress.report.document import plain
 from buttress.train.judging.verify import said
-from buttress.train.outcomes import Plan, collect
+from buttress.train.outcomes import Plan, collect, is_last
 from buttress.train.problems.data import Problems
 from buttress.train.selection.levels import BANDS, check_bands, level_of, sample_of, unreachable
 from buttress.train.store import Outcome, write_whole
@@ -94,10 +94,10 @@ def select(
         raise UsageError(f"size must be 1 or more; got {size}")
     if form not in FORMATS:
         raise UsageError.unknown("format", form, FORMATS)
-    outcomes = collect(plan, problems, out, label="problems").outcomes
-    if len(outcomes) < len(problems):
+    store = collect(plan, problems, out, label="problems")
+    if not is_last([store], len(problems)):
         return None
-    ordered = [outcomes[index] for index in range(len(problems))]
+    ordered = [store.outcomes[index] for index in range(len(problems))]
     rows = level_rows(problems, ordered, bands=edges, threshold=threshold)
     chosen = _chosen(rows, level, size, plan.seed)
     notes = [*_left_out(problems), *_unscored(ordered), *_levels_said(rows, level, size, edges)]
