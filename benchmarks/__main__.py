@@ -69,7 +69,7 @@ def main(wanted: list[str]) -> int:
 
 
 def _spoken(seconds: float) -> str:
-    return f"{seconds:7.2f} s " if seconds >= 1 else f"{seconds * 1e3:7.1f} ms"
+    return f"{seconds:7.2f} s " if seconds >= 1 else f"{seconds * 1e3:7.2f} ms"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from buttress.errors import UsageError
 from buttress.groups.arrays import missing, object_array, to_numpy
 
+_FEW = 1024  # identities that are looked up faster than compared with their neighbours
+
 
 def codes_of(ids: Any, name: str = "ids") -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return ``(codes, labels)``: codes number the identities in order of first appearance.
@@ -22,6 +24,8 @@ def codes_of(ids: Any, name: str = "ids") -> tuple[NDArray[np.int64], NDArray[An
     >>> codes.tolist(), labels.tolist()
     ([0, 1, -1, 0], ['b', 'a'])
     """
+    if type(ids) is list and 0 < len(ids) <= _FEW and set(map(type, ids)) == {str}:
+        return _few_texts(ids)
     array = _identities(ids, name)
     if not len(array):
         return np.zeros(0, dtype=np.int64), array
@@ -93,6 +97,14 @@ def _identities(ids: Any, name: str) -> NDArray[Any]:
     if array.dtype.kind not in "biufO":
         array = object_array(array.tolist())
     return array
+
+
+def _few_texts(ids: list[str]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    labels = dict.fromkeys(ids)
+    if len(labels) == len(ids):
+        return np.arange(len(ids)), object_array(ids)
+    code = dict(zip(labels, range(len(labels)), strict=True))
+    return np.fromiter(map(code.__getitem__, ids), np.int64, len(ids)), object_array(labels)
 
 
 def _number(heads: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
