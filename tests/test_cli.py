@@ -257,7 +257,7 @@ def test_mapping_and_tolerance(diagnose):
         (["diagnose", ".", "--fail-on", "sometimes"], "sometimes"),
         (["diagnose", "{data}", "--select", "advantage-colapse"], "advantage-collapse"),
         (["diagnose", "{data}", "--format", "trll"], "trl"),
-        (["diagnose", "{data}", "--map", "reward"], "CANONICAL=COLUMN"),
+        (["diagnose", "{data}", "--map", "reward"], "NAME=COLUMN"),
         (["explain", "no-such-rule"], "no-such-rule"),
         (["remedies", "avsop"], "avspo"),
         (["no-such-command"], "no-such-command"),
@@ -327,6 +327,10 @@ def test_explain_and_remedies(capsys):
     assert "advantage-collapse" in capsys.readouterr().out
     assert run("explain", "BT101") == 0
     assert "What it sees" in capsys.readouterr().out
+    assert run("explain", "truncation") == 2
+    assert "Did you mean 'truncation-collapse'?" in capsys.readouterr().err
+    assert run("remedies", "posterior") == 0
+    assert "\n- All wrong: `a = " in capsys.readouterr().out
     assert run("remedies", "avspo") == 0
     assert "2605.21125" in capsys.readouterr().out
     assert run("remedies", "--json") == 0

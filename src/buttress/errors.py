@@ -30,6 +30,7 @@ class UsageError(ButtressError, ValueError):
             return cls(f"the {what} must be a name; got {type(name).__name__}")
         known = sorted(known)
         close = difflib.get_close_matches(name, known, n=1)
+        close = close or [one for one in known if name and one.startswith(name)]
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return cls(f"unknown {what} {name!r}.{hint} Known: {', '.join(known)}")
 

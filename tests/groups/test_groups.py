@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from buttress import Groups
 from buttress.errors import UsageError
+from buttress.groups import Problem, Run, Scalar
 from tests.helpers import require
 
 nan = float("nan")
@@ -116,6 +117,10 @@ def test_prompt_identities():
 
 def test_repr():
     assert repr(batch()) == "Groups(4 groups, 6 samples, sizes 0-3)"
+    run = Run(batch(), {"loss": Scalar(np.arange(300), np.zeros(300))})
+    assert repr(run) == f"Run({batch()!r}, 1 metric, memory)"
+    run = Run(batch(), problems=(Problem("a.jsonl", 3, "cut off"),) * 2)
+    assert repr(run) == f"Run({batch()!r}, 0 metrics, memory, 2 problems)"
 
 
 sizes = st.lists(st.integers(0, 5), max_size=12)

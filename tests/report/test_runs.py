@@ -221,3 +221,33 @@ def test_a_line_is_learnt_from_the_finished_runs_alone(tmp_path):
     assert low < 0.25 < high
     assert Runs.of(finished[:4]).line is None
     assert "of no others" in "".join(Page(sheet_page(runs.sheet())).texts)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "heads"),
+    [
+        ("demo/grpo", "demo/avspo", ("grpo", "avspo")),
+        ("a/x/run", "a/y/run", ("x/run", "y/run")),
+        ("/tmp/a.jsonl", "b.jsonl", ("/tmp/a.jsonl", "b.jsonl")),
+        ("d/a,d/b", "d/c", ("d/a,d/b", "d/c")),
+        ("d/a", "d/a", ("a", "a")),
+    ],
+)
+def test_compared_names_leave_out_the_folders_that_they_share(first, second, heads):
+    run = NamedCase("one", Case(simulated(0.4)))
+    sides = [RunSet(name, Runs.of([run]).each) for name in (first, second)]
+    assert Comparison(*sides).header[1:3] == heads
+
+
+def test_a_piped_table_has_no_torn_numbers_and_no_padding(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["a" * 40, "b" * 40]
+    paths = [write(tmp_path / f"{name}.jsonl", simulated(0.4, seed=3)) for name in names]
+    assert left_with("compare", *paths) == 0
+    said = capsys.readouterr().out
+    assert "+0.000 [+0.000, +0.000]" in said
+    assert left_with("diagnose", *paths) in (0, 1)
+    said += capsys.readouterr().out
+    assert left_with("explain") == 0
+    said += capsys.readouterr().out
+    assert not [line for line in said.splitlines() if line != line.rstrip()]

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from test_hostile_text import obeyed
 
-from buttress.groups import Groups, Run
+from buttress.groups import Groups, Problem, Run
 from buttress.report import Diagnosis, diagnose, terminal
 from buttress.report.view import View
 
@@ -50,6 +50,28 @@ def test_it_says_everything_that_matters() -> None:
     assert "57.jsonl:64: cut off" in said
     assert "groups: rows of one step and prompt text" in said
     assert "1e-06 + 1e-06" in said
+
+
+def test_a_diagnosis_is_one_line_in_a_session() -> None:
+    said = repr(diagnose(made_run(ease=-0.3)))
+    assert said.startswith("Diagnosis(")
+    assert "[BT" in said
+    assert len(said) < 1000
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("width", range(64, 121, 7))
+def test_no_item_of_the_legend_is_torn(width: int) -> None:
+    lines = printed(diagnose(made_run(ease=-0.3)), width).splitlines()
+    for item in ("mixed", "all wrong", "all correct"):
+        (line,) = (line for line in lines if re.search(rf"[░█▓] {item} ", line))
+        assert re.search(rf"{item} [\d,]+ \(\S+%\)", line)
+
+
+def test_a_problem_without_a_file_begins_with_what_is_wrong() -> None:
+    groups = Groups.from_nested([[1, 0]])
+    said = printed(diagnose(Run(groups, problems=(Problem("", 0, "no groups are named"),))))
+    assert "\n  no groups are named\n" in said
 
 
 def test_findings_stand_in_their_order() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Group, Parameter
 
@@ -36,7 +38,9 @@ class Reading:
         nemo-rl, areal, skyrl, ms-swift, open-instruct, roll, rllm, tinker, inspect_ai, generic;
         metrics of wandb, tensorboard, mlflow, trackio.
     map
-        Read COLUMN as a column of the rollout table, e.g. --map reward=my_score. Repeatable.
+        NAME=COLUMN: what a column of the log is, e.g. --map reward=my_score. Names: step, group,
+        sample, prompt_id, prompt, completion, reward, reward/<name>, correct, advantage, length,
+        truncated. Repeatable.
     group_size
         Rollouts per prompt, where the log does not name its groups.
     run
@@ -112,7 +116,9 @@ def _nothing(run: Run) -> str:
     if not run.problems:
         return f"no rows in {', '.join(run.source.paths[:_SAID])}"
     said = [
-        f"{one.file}:{one.line}: {one.message}" if one.line else f"{one.file}: {one.message}"
+        f"{one.file}:{one.line}: {one.message}"
+        if one.line
+        else f"{one.file}: {one.message}".removeprefix(": ")
         for one in run.problems
     ]
     more = f"; and {len(said) - _SAID} more problems" if len(said) > _SAID else ""
@@ -125,12 +131,12 @@ def names(values: list[str] | None) -> list[str]:
 
 
 def mapping(pairs: list[str]) -> dict[str, str]:
-    """Return ``CANONICAL=COLUMN`` pairs as a dictionary."""
+    """Return ``NAME=COLUMN`` pairs as a dictionary."""
     found = {}
     for pair in pairs:
         canonical, equals, column = pair.partition("=")
         if not (canonical and equals and column):
-            raise UsageError(f"--map takes CANONICAL=COLUMN, e.g. reward=score; got {pair!r}")
+            raise UsageError(f"--map takes NAME=COLUMN, e.g. reward=score; got {pair!r}")
         found[canonical] = column
     return found
 
@@ -139,4 +145,18 @@ def standard_output() -> Console:
     """Return a console that prints to standard output."""
     from rich.console import Console
 
-    return Console()
+    console = Console()
+    return console if console.is_terminal else Console(file=cast("IO[str]", _Trimmed(sys.stdout)))
+
+
+class _Trimmed:
+    """A stream without the spaces with which tables are filled up to the width."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

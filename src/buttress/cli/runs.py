@@ -45,9 +45,9 @@ def diagnose(
     as_one
         Read all files as one run, also where they look like several.
     select
-        Only these rules (names, codes or prefixes; comma-separated).
+        Only these rules (names, codes or the first part of a code, such as BT1; comma-separated).
     ignore
-        Not these rules (names, codes or prefixes; comma-separated).
+        Not these rules (names, codes or the first part of a code, such as BT1; comma-separated).
     fail_on
         The severity from which the exit code is 1.
     """
@@ -86,9 +86,11 @@ def compare(
 
     Parameters
     ----------
-    first, second
-        A file, directory or glob each, or several with commas between them. A directory or glob
-        that holds several runs is a set.
+    first
+        A file, directory or glob, or several with commas between them. A directory or glob that
+        holds several runs is a set.
+    second
+        The same, for the run or set that the first is held against.
     json
         Print the comparison as JSON on standard output, and nothing else there.
     html

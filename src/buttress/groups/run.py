@@ -114,6 +114,12 @@ class Run:
     texts: Callable[[Sequence[int]], list[Text]] | None = None
     facts: LogFacts = LogFacts()
 
+    def __repr__(self) -> str:
+        metrics, problems = len(self.scalars), len(self.problems)
+        said = f"{self.groups!r}, {metrics} metric{'s' * (metrics != 1)}, {self.source.format}"
+        broken = f", {problems} problem{'s' * (problems != 1)}" if problems else ""
+        return f"Run({said}{broken})"
+
     def scalar(self, name: str) -> Scalar | None:
         """Return one metric with its null entries left out, or None where it was never logged."""
         found = self.scalars.get(name)

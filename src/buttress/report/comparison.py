@@ -185,8 +185,8 @@ class Comparison:
     @property
     def header(self) -> tuple[str, ...]:
         """Heading of the table."""
-        names = (safe_text(side.name) for side in self.sides)
-        return ("", *names, "difference (95 %)", "p")
+        names = _apart(*(side.name for side in self.sides))
+        return ("", *map(safe_text, names), "difference (95 %)", "p")
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -220,7 +220,9 @@ class Comparison:
         """Print the comparison as a table."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for place, name in enumerate(self.header):
-            table.add_column(Text(name), justify="right" if place else "left", overflow="fold")
+            side = place in (1, 2)
+            justify = "right" if place else "left"
+            table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=not side)
         for row in self.table:
             table.add_row(*map(Text, row))
         console.print(table)
@@ -247,6 +249,14 @@ class Comparison:
             notes=(f"{self.how[:1].upper()}{self.how[1:]}.",),
         )
         return Sheet(names, "Comparison", said, (section,))
+
+
+def _apart(first: str, second: str) -> tuple[str, str]:
+    """Return two names without the folders that they share."""
+    one, two = first.split("/"), second.split("/")
+    while len(one) > 1 and len(two) > 1 and one[0] == two[0] and "," not in first + second:
+        one, two = one[1:], two[1:]
+    return "/".join(one), "/".join(two)
 
 
 def _hits(table: StepTable, name: str) -> np.ndarray:

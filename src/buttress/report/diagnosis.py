@@ -30,6 +30,10 @@ class Diagnosis:
     case: Case
     findings: tuple[Finding, ...]
 
+    def __repr__(self) -> str:
+        found = ", ".join(f"{one.severity}[{one.code}] {one.rule}" for one in self.findings)
+        return f"Diagnosis({self.verdict}, {self.run.groups!r}: {found or 'nothing found'})"
+
     @property
     def run(self) -> Run:
         """The run that was diagnosed."""

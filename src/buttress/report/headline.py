@@ -90,7 +90,8 @@ def numbers(case: Case, measures: dict[str, Any]) -> list[Number]:
         "Unscorable rollouts": (unscorable, "null or NaN rewards"),
     }
     return [
-        *(Number(name, phrases.DASH, why) for name in _RATES if why),
+        *(Number(name, phrases.DASH, why) for name in _RATES[:1] if why),
+        *(Number(name, phrases.DASH, "for the same reason") for name in _RATES[1:] if why),
         *(() if why else _rates(case, measures)),
         *(Number(name, f"{n:,}", note) for name, (n, note) in extra.items() if n),
     ]
@@ -153,7 +154,7 @@ def facts(case: Case) -> list[tuple[str, str]]:
 def _sizes(sizes: np.ndarray) -> str:
     values, numbers = np.unique(sizes, return_counts=True)
     order = np.argsort(-numbers, kind="stable")
-    rows = (f"{values[place]} ({numbers[place]:,} groups)" for place in order)
+    rows = (f"{values[place]} ({phrases.count(numbers[place], 'group')})" for place in order)
     return phrases.listed(rows, 4) or phrases.DASH
 
 
@@ -162,5 +163,5 @@ def _step_range(step: np.ndarray) -> str:
     if not len(distinct):
         return phrases.DASH
     if len(distinct) == 1:
-        return f"{distinct[0]}"
+        return f"1 (step {distinct[0]})"
     return f"{len(distinct):,}, from {distinct[0]} to {distinct[-1]}"

@@ -14,7 +14,10 @@ from buttress.errors import UsageError
 from buttress.remedies import Remedy
 from buttress.remedies import remedies as catalogue
 from buttress.report.document import plain
+from buttress.report.terminal import hanging
 from buttress.rules import RULES
+
+_ITEM = "- "
 
 
 def explain(name: str | None, console: Console) -> None:
@@ -81,14 +84,17 @@ def _page(page: str, console: Console) -> None:
 
     def flush(indent: int) -> None:
         if paragraph:
-            console.print(Padding(Text(" ".join(paragraph)), (0, 0, 0, indent)))
+            body = Text(" ".join(paragraph).replace("``", "`"))
+            item = body.plain.startswith(_ITEM)
+            whole = hanging(_ITEM, body[len(_ITEM) :]) if item else body
+            console.print(Padding(whole, (0, 0, 0, indent)))
             paragraph.clear()
 
     indent = 0
     for line in [*page.splitlines(), ""]:
         text = line.strip()
         deep = 2 if line.startswith("    ") else 0
-        if not text or deep != indent:
+        if not text or deep != indent or text.startswith(_ITEM):
             flush(indent)
         indent = deep
         if not text:

@@ -19,6 +19,10 @@ from buttress.report.prompt_states import STATES, prompt_states
 from buttress.rules import Case
 
 SHOWN = 40
+_NOTE = (
+    "tries and rate are of the whole run, the state is that of its end: a mastered prompt had "
+    "nothing but success over its latest eight rollouts or more"
+)
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 
 
@@ -108,6 +112,7 @@ def render(rows: list[dict[str, Any]], console: Console) -> None:
             row["advice"],
         )
     console.print(table)
+    console.print(Text(_NOTE, style="dim"))
     if len(rows) > SHOWN:
         left = len(rows) - SHOWN
         console.print(Text(f"and {left:,} more; --out FILE writes all of them", style="dim"))

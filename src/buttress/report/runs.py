@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -201,7 +202,8 @@ def render(runs: Runs, console: Console) -> None:
     console.print(Text(runs.sentence, "bold"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, name in enumerate(HEADER):
-        table.add_column(name, justify="left" if place in (0, 1, 6) else "right", overflow="fold")
+        justify = "left" if place in (0, 1, 6) else "right"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=place > 0)
     for row in runs.rows:
         table.add_row(*map(Text, row))
     console.print(table)
@@ -212,7 +214,8 @@ def render(runs: Runs, console: Console) -> None:
         console.print(Text(safe_text(one.name), "bold"))
         for finding in one.diagnosis.findings:
             said = finding_view(finding)
-            console.print(Text(f"  {said.severity}[{said.code}] {said.rule}: {said.message}"))
+            line = Text(f"{said.severity}[{said.code}] {said.rule}: {said.message}")
+            console.print(Padding(line, (0, 0, 0, 2)))
     if runs.line:
         console.print()
         console.print(Text(line_said(runs.line), "dim"))

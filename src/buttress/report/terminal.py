@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PROBLEMS = 10
 WIDEST = 110  # longer lines are hard to read
 NARROW = 64
+LABELS = 24  # the column of labels, and the space after it
 
 _VERDICT = {
     "healthy": "bold green",
@@ -83,7 +84,7 @@ def _summary(view: View, width: int) -> RenderableType:
     for row in view.numbers:
         grid.add_row(Text(row.label, "dim"), _number(row))
     if view.parts:
-        picture = Group(_strip(view.parts, room), _legend(view.parts, room + 10))
+        picture = Group(_strip(view.parts, room), _legend(view.parts, width - LABELS))
         grid.add_row(Text("Groups", "dim"), picture)
     course = view.chart("acr")
     if course.drawn:
@@ -97,7 +98,7 @@ def _summary(view: View, width: int) -> RenderableType:
 
 def _grid(width: int) -> Table:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=width >= NARROW, max_width=22, overflow="fold")
+    grid.add_column(no_wrap=width >= NARROW, max_width=LABELS - 2, overflow="fold")
     grid.add_column(overflow="fold")
     return grid
 
@@ -156,18 +157,18 @@ def _finding(finding: FindingView, width: int) -> Iterator[RenderableType]:
     yield _evidence(finding, width)
     for advice in finding.advice:
         body = Text.assemble(("do: ", "bold cyan"), advice.action)
-        yield _hanging("   = ", body)
+        yield hanging("   = ", body)
         for name, said in (("why", advice.why), ("cost", advice.cost)):
             if said:
-                yield _hanging("     ", Text.assemble((f"{name}: ", "dim"), said))
+                yield hanging("     ", Text.assemble((f"{name}: ", "dim"), said))
     if finding.see:
-        yield _hanging("   = ", Text.assemble(("do: ", "bold cyan"), finding.see))
+        yield hanging("   = ", Text.assemble(("do: ", "bold cyan"), finding.see))
 
 
 def _evidence(finding: FindingView, width: int) -> RenderableType:
     if width < NARROW:
         lines = [Text.assemble((f"{name}: ", "dim"), said) for name, said in finding.evidence]
-        return Group(*(_hanging("   | ", line) for line in lines))
+        return Group(*(hanging("   | ", line) for line in lines))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="blue", width=4)
     table.add_column(style="dim", max_width=34, overflow="fold")
@@ -177,7 +178,7 @@ def _evidence(finding: FindingView, width: int) -> RenderableType:
     return table
 
 
-def _hanging(mark: str, body: Text) -> Table:
+def hanging(mark: str, body: Text) -> Table:
     """Return a paragraph whose later lines stand under its first."""
     grid = Table.grid()
     grid.add_column(style="blue", width=len(mark))
@@ -193,7 +194,8 @@ def _problems(view: View) -> Iterator[RenderableType]:
     yield Text()
     yield Text(f"{phrases.count(total, 'problem')} while reading; the rest was read", "bold yellow")
     for problem in view.problems[:PROBLEMS]:
-        yield Padding(Text.assemble((problem.place, "bold"), ": ", problem.message), (0, 0, 0, 2))
+        place = (f"{problem.place}: ", "bold") if problem.place else ""
+        yield Padding(Text.assemble(place, problem.message), (0, 0, 0, 2))
     if total > PROBLEMS:
         yield Text(f"  and {total - PROBLEMS:,} more (--json lists all)", "dim")
 

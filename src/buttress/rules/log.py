@@ -78,9 +78,10 @@ def partial_log(this: Rule, case: Case) -> Iterator[Finding]:
         )
     if facts.unreadable:
         share = facts.unreadable / (facts.unreadable + n)
+        rows = "1 rollout row" if facts.unreadable == 1 else f"{facts.unreadable} rollout rows"
         yield this.finding(
             Severity.WARNING if share > at.UNREADABLE_SHARE else Severity.INFO,
-            f"{facts.unreadable} rollout rows ({share:.1%}) could not be read and are left out",
+            f"{rows} ({share:.1%}) could not be read",
             {"unreadable": facts.unreadable, "share": share},
             [READ_AGAIN],
             case.span(),

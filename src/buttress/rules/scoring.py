@@ -60,18 +60,19 @@ def unscorable_rewards(this: Rule, case: Case) -> Iterator[Finding]:
     per_group = np.bincount(case.groups.group_of[null], minlength=len(case.groups))
     share = missing / total
     severity = Severity.WARNING if share >= at.UNSCORABLE_SHARE else Severity.INFO
+    touched = int((per_group > 0).sum())
     yield this.finding(
         Severity.ERROR if missing == total else severity,
         "no rollout has a reward"
         if missing == total
-        else f"{missing} of {total} rollouts ({share:.1%}) have no reward, in "
-        f"{(per_group > 0).sum()} groups; {case.counts.unscorable} groups are left with fewer than "
-        "two scores",
+        else f"{missing} of {total} rollouts ({share:.1%}) have no reward, in {touched} "
+        f"group{'s' * (touched != 1)}; {case.counts.unscorable} of the groups have fewer than two "
+        "scores left",
         {
             "unscorable": missing,
             "share": share,
             "infinite": int(np.isinf(as_float64(case.groups.values)).sum()),
-            "groups_touched": int((per_group > 0).sum()),
+            "groups_touched": touched,
             "groups_unscorable": case.counts.unscorable,
         },
         [REPAIR_SCORER, SCORE_FAILURES],
