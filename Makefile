@@ -53,6 +53,7 @@ clean: ## remove what the targets made
 	rm -rf .venv .venv-verl .venv-swift dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml
+	@echo "installing torch, TRL and the tools into .venv: some minutes without a word"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip
 	$(BIN)/python -m pip install -q $(TORCH)
