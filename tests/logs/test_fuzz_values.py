@@ -16,7 +16,7 @@ from buttress.errors import ButtressError
 
 DATA = Path(__file__).parent / "data"
 LARGEST = 64 << 10
-EXAMPLES = int(os.environ.get("BUTTRESS_FUZZ", "6"))
+EXAMPLES = int(os.environ.get("BUTTRESS_FUZZ", "4"))
 FILES = sorted(
     path.relative_to(DATA)
     for path in DATA.rglob("*.json*")

@@ -254,7 +254,9 @@ def test_killed_and_started_again_it_counts_the_same(trial, tmp_path):
     first.communicate()
     again = command(job, "--interval", "0.02", "--until-idle", "0.1", "--fail-on", "never")
     out, _ = again.communicate(timeout=120)
-    assert json.loads(out)["source"]["rollouts"] == len(rows)
+    found, straight = json.loads(out), bt.diagnose(bt.read(job)).as_dict()
+    assert found["source"]["rollouts"] == len(rows)
+    assert all(found[part] == straight[part] for part in ("measures", "steps", "problems"))
 
 
 def test_prometheus_serves_the_numbers(tmp_path):

@@ -70,6 +70,8 @@ class Block:
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield number and text of the lines that are not blank."""
+        if bytes(self.data).isspace():
+            return
         for at, number in enumerate(self.numbers().tolist()):
             if (line := self.line(at)) and not line.isspace():
                 yield number, line

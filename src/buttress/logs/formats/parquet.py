@@ -19,6 +19,12 @@ FAULTS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 MAGIC = b"PAR1"
 _WHOLE_BYTES = 1 << 26
+# Rollouts differ from each other; a few bytes that unfold into all of the memory do not.
+_MANY, _PER_BYTE = 1 << 22, 16
+_BOMB = (
+    "{:,} rows in {:,} bytes: rollouts that all repeat one value, or a file made to fill the "
+    "memory; if it is sound, write its rows in several files"
+)
 Engine = Literal["streaming", "in-memory"]
 
 
@@ -35,9 +41,11 @@ def fault(path: Path) -> str | None:
     """Return why the file cannot be opened as Parquet, None where it can."""
     try:
         pl.read_parquet_schema(path)
+        rows = scan(path).select(pl.len()).collect().item()
     except FAULTS as why:
         return damage(path, why)
-    return None
+    size = size_of(path)
+    return _BOMB.format(rows, size) if rows > max(_MANY, _PER_BYTE * size) else None
 
 
 def scan(path: Path) -> pl.LazyFrame:

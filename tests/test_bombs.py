@@ -1,0 +1,83 @@
+"""Small files that unfold, and large ones, through the command line: in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import polars as pl
+import pytest
+
+GOOD = "".join(
+    json.dumps({"step": 1, "group": name, "reward": at % 2, "completion": f"{name}{at}"}) + "\n"
+    for name in "ab"
+    for at in range(4)
+).encode()
+MEMORY = 1 << 20  # KiB, of which the libraries take a fifth
+
+
+def diagnosed(path):
+    """Return exit code, report (None without one), standard error; fail above the memory."""
+    command = [sys.executable, "-m", "buttress", "diagnose", "--json", "--fail-on", "never"]
+    process = subprocess.Popen(
+        [*command, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = process.stdout.read(), process.stderr.read().decode()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    process.stderr.close()
+    assert "Traceback" not in err
+    assert used.ru_maxrss < MEMORY
+    return process.returncode, json.loads(out) if out else None, err
+
+
+def sparse(path, head, tail):
+    """Write a gigabyte of zero bytes between two pieces, which takes no room on the disc."""
+    with path.open("wb") as file:
+        file.write(head)
+        file.seek(1 << 30, os.SEEK_CUR)
+        file.write(tail)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_line_of_a_gigabyte(tmp_path, name):
+    head, tail = GOOD + b'{"reward": 1, "completion": "', b'"}\n' + GOOD
+    if name == "a.csv":
+        head, tail = b"step,group,reward\n1,a,1\n1,a,0\n1,b,", b"\n1,a,1\n"
+    code, found, _ = diagnosed(sparse(tmp_path / name, head, tail))
+    assert code == 0
+    assert found["source"]["rollouts"] == (16 if name == "a.jsonl" else 3)
+    assert "MiB, left out" in found["problems"][0]["message"]
+
+
+def test_a_trainer_state_of_a_gigabyte(tmp_path):
+    sparse(tmp_path / "trainer_state.json", b'{"log_history": [{"step": 1, "loss": "', b'"}]}')
+    (tmp_path / "a.jsonl").write_bytes(GOOD)
+    _, found, _ = diagnosed(tmp_path)
+    assert found["source"]["rollouts"] == 8
+    assert "held in memory" in found["problems"][0]["message"]
+
+
+def test_gigabytes_of_blank_lines_in_a_small_file(tmp_path):
+    packer = zlib.compressobj(9, wbits=31)
+    packed = packer.compress(GOOD)
+    packed += b"".join(packer.compress(b"\n" * (1 << 24)) for _ in range(16))
+    (tmp_path / "a.jsonl.gz").write_bytes(packed + packer.compress(GOOD) + packer.flush())
+    code, found, _ = diagnosed(tmp_path)
+    assert (code, found["source"]["rollouts"]) == (0, 16)
+
+
+def test_a_parquet_file_of_far_more_rows_than_bytes(tmp_path):
+    rows = 6_000_000
+    pl.DataFrame({"step": np.ones(rows), "reward": np.ones(rows)}).with_columns(
+        group=pl.lit("a")
+    ).write_parquet(tmp_path / "a.parquet")
+    code, _, said = diagnosed(tmp_path)
+    assert code == 2
+    assert "6,000,000 rows in" in said
