@@ -61,6 +61,8 @@ class TestExpand:
     def test_missing_empty_and_irregular(self, tmp_path):
         with pytest.raises(InputError, match=r"no such file or directory: .*nothing/here"):
             bt.read(tmp_path / "nothing" / "here")
+        with pytest.raises(InputError, match=r"nothing\.jsonl \(seen from /"):
+            bt.read("nothing.jsonl")
         with pytest.raises(InputError, match="holds no files"):
             bt.read(tmp_path)
         os.mkfifo(tmp_path / "pipe")

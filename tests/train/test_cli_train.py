@@ -68,7 +68,7 @@ def test_a_training_by_flags_alone(home, tmp_path, capsys):
         (("--set", "trainer.beta=x"), "beta must be float; got 'x'"),
         (("--model", "nobody/nothing"), "hf download nobody/nothing --local-dir models/nothing"),
         (("--model", "./none"), "no such model: ./none"),
-        (("--data", "none.jsonl"), "no such file or folder: none.jsonl"),
+        (("--data", "none.jsonl"), "no such file or folder: none.jsonl (seen from "),
         (("--set", "data.prompt=nix"), "no column 'nix'"),
         (("--set", "data.chat=true"), "chat template"),
         (("--reward", "nowhere.py:f"), "there is no file nowhere.py"),

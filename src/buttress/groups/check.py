@@ -68,8 +68,8 @@ def _singletons(groups: Groups, facts: LogFacts) -> Iterator[GroupingProblem]:
             n,
             share,
             share > 0.5,
-            f"{n} of {len(groups)} groups hold a single rollout: the group ids name "
-            "rollouts, not the sets that the trainer compares",
+            f"{n} of {len(groups)} groups hold a single rollout: what stands for a "
+            "group in the log is not the set that the trainer compares",
         )
 
 

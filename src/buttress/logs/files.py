@@ -87,7 +87,8 @@ def _expanded(given: Path, text: str) -> list[Path]:
     if glob.has_magic(text):
         return _matches(text)
     parent = next(one for one in given.parents if one.exists())
-    raise InputError(f"no such file or directory: {text} ({parent} exists)")
+    where = f" ({parent} exists)" if parent != Path() else f" (seen from {Path.cwd()})"
+    raise InputError(f"no such file or directory: {text}{where}")
 
 
 def unreadable(path: Path) -> str | None:

@@ -23,10 +23,15 @@ def load_table(
         return read_table(name)
     if not path.is_dir() and looks_local(name):
         raise InputError(
-            f"no such file or folder: {name}; give a JSONL, CSV or Parquet file, or the name of a "
-            "data set of the hub, for example openai/gsm8k"
+            f"no such file or folder: {name}{_from_here(path)}; give a JSONL, CSV or Parquet "
+            "file, or the name of a data set of the hub, for example openai/gsm8k"
         )
     return _from_hub(name, subset=subset, split=split, revision=revision, limit=limit)
+
+
+def _from_here(path: Path) -> str:
+    """Return from where a relative path was looked for, since a recipe may lie elsewhere."""
+    return "" if path.is_absolute() else f" (seen from {Path.cwd()})"
 
 
 def looks_local(name: str) -> bool:
