@@ -202,9 +202,11 @@ def test_undefined_numbers_are_dashes_with_the_reason() -> None:
     groups = Groups.from_flat([1, 0, 1, 0], list("abcd"), prompt_id=["p"] * 4)
     view = view_of(groups)
     assert view.verdict == "undefined"
+    first, *others = view.numbers[:4]
+    assert "single rollout" in first.note
+    assert [number.note for number in others] == ["for the same reason"] * 3
     for number in view.numbers[:4]:
         assert number.value == "–"
-        assert "single rollout" in number.note
     assert "cannot be measured" in view.sentence
     assert not view.chart("acr").drawn
 
@@ -230,7 +232,7 @@ def test_facts_name_format_tolerance_and_what_was_inferred() -> None:
     assert facts["Format"] == "verl"
     assert facts["Tied"].startswith("max − min ≤ 0.25 + 0 ·")
     assert [said for name, said in view.facts if name == "Inferred"] == ["one thing", "another"]
-    assert facts["Group sizes"] == "4 (4 groups), 2 (1 groups)"
+    assert facts["Group sizes"] == "4 (4 groups), 2 (1 group)"
 
 
 def test_problems_are_named_by_file_and_line_and_capped() -> None:
