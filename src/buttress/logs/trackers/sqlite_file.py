@@ -34,7 +34,10 @@ def opened(path: Path) -> Generator[sqlite3.Connection]:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
-        yield connection
+        try:
+            yield connection
+        except UnicodeDecodeError as fault:  # SQLite quotes what is broken, and that is no text
+            raise sqlite3.DatabaseError("its schema is no text") from fault
 
 
 def columns(path: Path, table: str) -> set[str] | None:
