@@ -11,7 +11,7 @@ from rich.console import Console
 
 from buttress.errors import UsageError
 from buttress.report.hostile import safe_text
-from buttress.train import arguments, dynamic, folder, policy, watching
+from buttress.train import arguments, dynamic, folder, policy, threads, watching
 from buttress.train.config import Training
 from buttress.train.ending import explained
 from buttress.train.folder import Start
@@ -118,6 +118,7 @@ def train(
         if not start.done:
             trainer = build(parts, out)
             _quiet(trainer, console)
+            _say(console, *filter(None, [threads.take_one_if_small(trainer.model)]))
             shared(lambda: folder.claim(out, parts.record))
             _cut_log(out, start, console)
             with explained(out, trainer):

@@ -7,6 +7,7 @@ from typing import Any
 
 from buttress.train.generation.models import load_model, load_tokenizer
 from buttress.train.generation.sampling import Completion, Sampling, derived_seed
+from buttress.train.threads import take_one_if_small
 
 _TAIL = 64  # tokens in which a stop text is looked for: at least as many as it has
 
@@ -25,6 +26,7 @@ class TransformersSampler:
     ) -> None:
         self.tokenizer = load_tokenizer(model, revision=revision)
         self._model = load_model(model, revision=revision, dtype=dtype).eval()
+        take_one_if_small(self._model)
         self._sampling = sampling
         self._batch = batch_size
         self._ends = _end_tokens(self._model, self.tokenizer)
