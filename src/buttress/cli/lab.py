@@ -95,18 +95,18 @@ def demo(
     seed: int = 0,
     html: str | None = None,
 ) -> int:
-    """Train a tiny language model with GRPO and with AVSPO, diagnose both, write a report.
+    """Train a tiny language model with GRPO, AVSPO and posterior, diagnose the runs, write reports.
 
     Needs the extra `trl`; takes one to three minutes on two cores; downloads nothing.
 
     Parameters
     ----------
     out
-        Directory for the two runs and their reports.
+        Directory for the runs and their reports.
     steps
         Training steps of each run; by default as many as the task needs.
     seed
-        Seed of data order and sampling, the same for both runs.
+        Seed of data order and sampling, the same for all runs.
     html
         Write the HTML report here instead of into the directory.
     """

@@ -1,4 +1,4 @@
-"""`buttress demo`: the same small model trained with GRPO and with AVSPO, for real, on the CPU."""
+"""`buttress demo`: a small model trained with GRPO, AVSPO and posterior, for real, on the CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from buttress.lab.arm import GROUP_SIZE, HELD_OUT_PROBLEMS, N_PROMPTS, Done, Rea
 from buttress.lab.processes import run_side_by_side
 from buttress.lab.progress import DemoProgress
 
-REMEDIES = ("grpo", "avspo")
+REMEDIES = ("grpo", "avspo", "posterior")
 STEPS = 300
 LEARNING_RATE = 1e-4
 SUMMARY = "summary.json"
@@ -28,7 +28,7 @@ MARK = ".buttress-demo"  # only a directory with this file is ever replaced
 
 @dataclass(frozen=True)
 class DemoRun:
-    """One of the two runs.
+    """One of the runs.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class DemoRun:
 
 @dataclass(frozen=True)
 class Demo:
-    """What `run_demo` did: two runs from the same weights, problems and seed, equal rollouts.
+    """What `run_demo` did: runs from the same weights, problems and seed, equal rollouts.
 
     `seconds` is the time of everything, loading the libraries included.
     """
@@ -92,22 +92,22 @@ class Demo:
 def run_demo(
     out: str | Path, *, steps: int | None = None, seed: int = 0, progress: bool = True
 ) -> Demo:
-    """Train the shipped checkpoint with `grpo` and with `avspo`, side by side, and return both.
+    """Train the shipped checkpoint with each of `REMEDIES`, side by side, and return the runs.
 
-    The two processes start from the same weights, problems and seed and get the same number of
+    The processes start from the same weights, problems and seed and get the same number of
     rollouts; they differ in the remedy alone. Nothing is downloaded, no tracker is started.
 
     Parameters
     ----------
     out
-        Directory for ``grpo/``, ``avspo/``, their logs and ``summary.json``. One that an earlier
+        Directory for ``grpo/``, ``avspo/``, ``posterior/``, their logs and ``summary.json``. One that an earlier
         demo made is replaced; any other that is not empty is refused.
     steps
         Training steps of 8 groups of 8 rollouts; 300 by default.
     seed
         Seed of the training problems, their order and the sampling.
     progress
-        Show both runs on standard error as they go.
+        Show the runs on standard error as they go.
 
     Raises
     ------

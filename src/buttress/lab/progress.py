@@ -1,4 +1,4 @@
-"""The demo as it runs, on standard error: two bars on a terminal, a line now and then elsewhere."""
+"""The demo as it runs, on standard error: a bar per run on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DemoProgress:
         self._console = console or Console(stderr=True)
         self._steps = steps
         self._bars = Progress(
-            TextColumn("{task.description:<6}"),
+            TextColumn("{task.description:<9}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[said]}"),
@@ -64,7 +64,7 @@ class DemoProgress:
         self._bars.update(self._tasks[remedy], completed=step, said=said)
         due = not isinstance(report, Step) or step % max(1, self._steps // LINES) == 0
         if due and not self._console.is_terminal:
-            line = f"{remedy:<6} {step:>4}/{self._steps}  {said}"
+            line = f"{remedy:<9} {step:>4}/{self._steps}  {said}"
             self._console.print(line, highlight=False, markup=False)
 
     def _step_of(self, report: Report) -> int:

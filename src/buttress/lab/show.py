@@ -1,4 +1,4 @@
-"""What `buttress demo` prints: both runs diagnosed, compared, and written as reports."""
+"""What `buttress demo` prints: GRPO diagnosed, the others compared with it; reports of all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from buttress.lab.demo import run_demo
+from buttress.lab.demo import REMEDIES, run_demo
 from buttress.logs import read
 from buttress.report import Diagnosis, diagnose, terminal
 from buttress.report.comparison import Comparison, RunSet
@@ -27,7 +27,7 @@ def show_demo(
     Parameters
     ----------
     html
-        Where the report of the GRPO run goes; by default beside that of the other run.
+        Where the report of the GRPO run goes; by default beside those of the others.
     """
     demo = run_demo(out, steps=steps, seed=seed)
     diagnoses: dict[str, Diagnosis] = {}
@@ -39,10 +39,12 @@ def show_demo(
             page = Path(html)
         diagnoses[run.remedy], pages[run.remedy] = diagnosis, diagnosis.to_html(page)
     terminal.render(diagnoses["grpo"], console)
-    console.print()
-    console.print(Text("GRPO against AVSPO, same weights, problems and seed", style="bold"))
-    sides = [RunSet(name, (NamedDiagnosis(name, diagnoses[name]),)) for name in ("grpo", "avspo")]
-    Comparison(*sides).render(console)
+    sides = {name: RunSet(name, (NamedDiagnosis(name, diagnoses[name]),)) for name in diagnoses}
+    for remedy in REMEDIES[1:]:
+        console.print()
+        title = f"grpo against {remedy}, same weights, problems and seed"
+        console.print(Text(title, style="bold"))
+        Comparison(sides["grpo"], sides[remedy]).render(console)
     console.print()
     console.print(Text(demo.sentence()))
     console.print(Text(f"{demo.seconds:.0f} seconds in all", style="dim"))
