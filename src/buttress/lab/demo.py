@@ -100,8 +100,8 @@ def run_demo(
     Parameters
     ----------
     out
-        Directory for ``grpo/``, ``avspo/``, ``posterior/``, their logs and ``summary.json``. One that an earlier
-        demo made is replaced; any other that is not empty is refused.
+        Directory for a folder per remedy, their logs and ``summary.json``. One that an earlier demo
+        made is replaced; any other that is not empty is refused.
     steps
         Training steps of 8 groups of 8 rollouts; 300 by default.
     seed

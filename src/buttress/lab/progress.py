@@ -1,4 +1,4 @@
-"""The demo as it runs, on standard error: a bar per run on a terminal, a line now and then elsewhere."""
+"""The demo as it runs, on standard error: bars on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
