@@ -31,7 +31,7 @@ _IDENTITY: _Kind = (str | int | float | None, None)
 _TEXT_KINDS: dict[str, _Kind] = {
     "group": _IDENTITY,
     "prompt_id": _IDENTITY,
-    "prompt": (str | None, None),
+    "prompt": _ENCODED,
     "completion": _ENCODED,
     finish.NAME: (Any, None),
 }

@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from buttress.logs import files
 from buttress.logs.builder import RolloutBuilder
 
 LINE_LIMIT = 64 << 20
-SLICE = 64 << 10  # bytes that stay in the cache while they are looked at several times
+MANY = 16 << 10  # bytes that are worth a call of Polars
 WINDOWS = (4 << 10, 64 << 10)  # in which lines are looked for
 
 
@@ -147,32 +148,21 @@ def _moved(view: memoryview, start: int, end: int) -> int:
 
 
 def valid_utf8(data: bytes | memoryview) -> bool:
-    """Return whether bytes are UTF-8, without building the text where few are beyond ASCII.
-
-    Overlong forms and surrogates pass in a long text.
+    """Return whether bytes are UTF-8.
 
     >>> valid_utf8("π".encode()), valid_utf8("é".encode("latin-1"))
     (True, False)
     """
-    octets = np.frombuffer(data, dtype=np.uint8)
-    highest = octets.max(initial=0)
-    if highest < 0x80:
+    if np.frombuffer(data, dtype=np.uint8).max(initial=0) < 0x80:
         return True
-    if len(octets) > 1000 and octets[:3].max() < 0x80 > octets[-3:].max():
-        starts = range(0, len(octets) - 3, SLICE)
-        return bool(highest <= 0xF4) and all(
-            map(_followed, (octets[at : at + SLICE + 3] for at in starts))
-        )
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError:
+    if len(data) < MANY:
+        try:
+            str(data, "utf-8")
+        except UnicodeDecodeError:
+            return False
+        return True
+    try:  # looks at many bytes at once
+        pl.Series([bytes(data)], dtype=pl.Binary).cast(pl.String)
+    except pl.exceptions.ComputeError:
         return False
     return True
-
-
-def _followed(octets: NDArray[np.uint8]) -> bool:
-    """Return whether continuation bytes stand where lead bytes announce them, the first 3 aside."""
-    wanted = octets[2:-1] >= 0xC0
-    wanted |= octets[1:-2] >= 0xE0
-    wanted |= octets[:-3] >= 0xF0
-    return np.array_equal(wanted, octets[3:].view(np.int8) < -64)
