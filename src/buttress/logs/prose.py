@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+_STRINGS: msgspec.json.Decoder[list[str | None]] = msgspec.json.Decoder(list[str | None])
+
 
 class JsonTexts(NamedTuple):
     """Texts as they stand in JSON, quotes and escapes included; ``null`` is unknown."""
@@ -29,6 +31,14 @@ def json_text(item: bytes) -> str | None:
         return text_of(msgspec.json.decode(item))
     except (msgspec.MsgspecError, RecursionError):
         return item.decode("utf-8", "replace")
+
+
+def json_texts(items: list[bytes]) -> list[str | None]:
+    """Return the text of each JSON value, of many faster than one by one."""
+    try:
+        return _STRINGS.decode(b"[%b]" % b",".join(items))
+    except msgspec.MsgspecError:
+        return [json_text(item) for item in items]
 
 
 class Interned:
@@ -62,7 +72,7 @@ class Interned:
             table = np.append(self.codes(list(column.labels)), np.int32(-1))
             return table[np.asarray(column.codes)]
         encoded = isinstance(column, JsonTexts)
-        items = list(map(bytes, column.items)) if encoded else column
+        items = column.items if encoded else column
         items = items.tolist() if hasattr(items, "tolist") else items
         # rows of a group stand together, and to compare is faster than to hash
         starts = [0, *compress(range(1, len(items)), map(ne, items[1:], items))] if items else []
@@ -70,22 +80,23 @@ class Interned:
         codes = self._encoded_codes(firsts) if encoded else self._plain_codes(firsts)
         return np.repeat(codes, np.diff(np.array([*starts, len(items)], dtype=np.int64)))
 
-    def _encoded_codes(self, items: list[bytes]) -> NDArray[np.int32]:
-        return self._looked_up(self._json, list(map(hash, items)), items, json_text)
+    def _encoded_codes(self, parts: list[Any]) -> NDArray[np.int32]:
+        items = list(map(bytes, parts))
+        return self._looked_up(self._json, list(map(hash, items)), items, json_texts)
 
     def _plain_codes(self, items: list[Any]) -> NDArray[np.int32]:
         try:
             keys = list(map(hash, items)) if self._texts else items
-            return self._looked_up(self._seen, keys, items, text_of)
+            return self._looked_up(self._seen, keys, items, texts_of)
         except TypeError:  # lists and mappings have no hash
-            return self._plain_codes([text_of(value) for value in items])
+            return self._plain_codes(texts_of(items))
 
     def _looked_up(
         self,
         known: dict[Any, int],
         keys: list[Any],
         items: list[Any],
-        text: Callable[[Any], str | None],
+        texts: Callable[[list[Any]], list[str | None]],
     ) -> NDArray[np.int32]:
         found = list(map(known.get, keys))
         if None in found:
@@ -94,7 +105,7 @@ class Interned:
                 for key, item, code in zip(keys, items, found, strict=True)
                 if code is None
             }
-            known.update(zip(new, self._codes_of(list(map(text, new.values()))), strict=True))
+            known.update(zip(new, self._codes_of(texts(list(new.values()))), strict=True))
             found = list(map(known.__getitem__, keys))
         return np.array(found, dtype=np.int32)
 
@@ -119,7 +130,7 @@ def fingerprints(column: Any) -> NDArray[np.int64]:
     try:
         hashes = np.fromiter(map(hash, column), dtype=np.int64, count=len(column))
     except TypeError:
-        return fingerprints([text_of(value) for value in column])
+        return fingerprints(texts_of(column))
     missing = [at for at, one in enumerate(column) if one is None] if None in column else []
     hashes[missing] = unknown_fingerprints(len(missing))
     return hashes
@@ -154,6 +165,11 @@ def text_of(value: Any) -> str | None:
         return _text_of(value)
     except RecursionError:
         return None
+
+
+def texts_of(values: Sequence[Any]) -> list[str | None]:
+    """Return each value as text."""
+    return [value if type(value) is str else text_of(value) for value in values]
 
 
 def _text_of(value: Any) -> str | None:
