@@ -88,3 +88,13 @@ def test_a_parquet_file_of_far_more_rows_than_bytes(tmp_path):
     code, _, said = diagnosed(tmp_path)
     assert code == 2
     assert "6,000,000 rows in" in said
+
+
+@pytest.mark.parametrize("column", ["completion", "prompt"])
+def test_a_parquet_file_of_texts_that_unfold(tmp_path, column):
+    texts = [one * (150 << 20) for one in "ab"]
+    rows = {"step": [1, 1], "group": ["a", "a"], "reward": [0.0, 1.0], column: texts}
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet", compression="zstd")
+    code, _, said = diagnosed(tmp_path)
+    assert code == 2
+    assert "300 MiB in" in said

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from buttress.groups import Text
+from buttress.logs.formats.parquet_footer import unpacked_size
 from buttress.logs.prose import text_of
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ MAGIC = b"PAR1"
 _WHOLE_BYTES = 1 << 26
 # Rollouts differ from each other; a few bytes that unfold into all of the memory do not.
 _MANY, _PER_BYTE = 1 << 22, 16
+_LARGE, _UNPACKED_PER_BYTE = 1 << 28, 500
 _BOMB = (
-    "{:,} rows in {:,} bytes: rollouts that all repeat one value, or a file made to fill the "
-    "memory; if it is sound, write its rows in several files"
+    "{} in {:,} bytes: rollouts that all repeat one value, or a file made to fill the memory; if "
+    "it is sound, write its rows in several files"
 )
 Engine = Literal["streaming", "in-memory"]
 
@@ -45,7 +47,12 @@ def fault(path: Path) -> str | None:
     except FAULTS as why:
         return damage(path, why)
     size = size_of(path)
-    return _BOMB.format(rows, size) if rows > max(_MANY, _PER_BYTE * size) else None
+    if rows > max(_MANY, _PER_BYTE * size):
+        return _BOMB.format(f"{rows:,} rows", size)
+    unpacked = unpacked_size(path) if size < _WHOLE_BYTES else None
+    if unpacked and unpacked > max(_LARGE, _UNPACKED_PER_BYTE * size):
+        return _BOMB.format(f"{unpacked >> 20:,} MiB", size)
+    return None
 
 
 def scan(path: Path) -> pl.LazyFrame:
