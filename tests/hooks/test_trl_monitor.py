@@ -178,21 +178,40 @@ def test_a_killed_run_ends_with_the_counts_of_an_uninterrupted_one(tmp_path):
     for step in (3, 4, 7):
         assert _killed(folder, step) == -signal.SIGKILL
     assert _killed(folder, None) == 0
+    _same_counts(_left(folder), straight)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_random_moments_it_ends_with_the_same_counts(tmp_path):
+    """In the middle of a step, of a checkpoint, of the loading of one."""
+    trials = int(os.environ.get("BUTTRESS_KILLS", "3"))
+    assert _killed(tmp_path, "random", str(trials)) == 0
+    for trial in range(trials):
+        _same_counts(_left(tmp_path / str(trial)), _left(tmp_path / "straight"))
+    assert int((tmp_path / "kills").read_text()) >= trials / 2
+
+
+def _left(folder):
+    """Return the monitor as a run left it."""
     found = bt.Monitor(policies=[])
     found.load_state_dict(json.loads((folder / "state.json").read_text()))
+    return found
+
+
+def _same_counts(found, straight):
     found.total_steps = straight.total_steps
     same(found.metrics(), straight.metrics())
     first, second = found.prompts(), straight.prompts()
     assert sorted(zip(*first, strict=True)) == sorted(zip(*second, strict=True))
 
 
-def _killed(folder, step):
-    command = [sys.executable, "-m", "tests.hooks.killed_run", str(folder), str(step)]
+def _killed(folder, *how):
+    command = [sys.executable, "-m", "tests.hooks.killed_run", str(folder), *map(str, how)]
     return subprocess.run(
         command,
         cwd=Path(__file__).parents[2],
         env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         capture_output=True,
-        timeout=300,
+        timeout=3600,
         check=False,
     ).returncode
