@@ -71,13 +71,28 @@ def test_a_trainer_state_of_a_gigabyte(tmp_path):
     assert "held in memory" in found["problems"][0]["message"]
 
 
-def test_gigabytes_of_blank_lines_in_a_small_file(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "line"), [("a.jsonl", b""), ("a.jsonl", b"{x"), ("a.csv", b"1,a,1")]
+)
+def test_lines_without_an_end_in_a_small_file(tmp_path, name, line):
+    good = GOOD if name == "a.jsonl" else b"step,group,reward\n1,a,1\n1,a,0\n" + 6 * b"1,b,1\n"
     packer = zlib.compressobj(9, wbits=31)
-    packed = packer.compress(GOOD)
-    packed += b"".join(packer.compress(b"\n" * (1 << 24)) for _ in range(16))
-    (tmp_path / "a.jsonl.gz").write_bytes(packed + packer.compress(GOOD) + packer.flush())
-    code, found, _ = diagnosed(tmp_path)
-    assert (code, found["source"]["rollouts"]) == (0, 16)
+    packed = packer.compress(good)
+    many = (line + b"\n") * ((1 << 24) // (len(line) + 1))
+    packed += b"".join(packer.compress(many) for _ in range(16))
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(packed + packer.flush())
+    code, found, _ = diagnosed(path)
+    assert code == 0
+    assert found["source"]["rollouts"] >= 8
+    assert any("unpack it" in one["message"] for one in found["problems"])
+
+
+def test_equal_lines_unpacked_are_all_read(tmp_path):
+    rows = b"step,group,reward\n" + b"1,a,1\n1,a,0\n" * 600_000
+    (tmp_path / "a.csv").write_bytes(rows)
+    _, found, _ = diagnosed(tmp_path)
+    assert found["source"]["rollouts"] == 1_200_000
 
 
 def test_a_parquet_file_of_far_more_rows_than_bytes(tmp_path):

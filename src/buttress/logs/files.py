@@ -191,9 +191,19 @@ class Opened:
         """What broke the compressed stream, known at its end; empty when nothing did."""
         return self._stream.fault if self._stream else ""
 
+    @property
+    def packed(self) -> bool:
+        """Whether the file is compressed."""
+        return self._stream is not None
+
+    @property
+    def used(self) -> int:
+        """How many bytes, as they lie on disk, were used up."""
+        return self._file.tell()
+
     def advanced(self) -> int:
-        """Return how many bytes, as they lie on disk, were used up since the last call."""
-        before, self._told = self._told, self._file.tell()
+        """Return how many of them were used up since the last call."""
+        before, self._told = self._told, self.used
         return self._told - before
 
     def fill(self, view: memoryview) -> int:

@@ -16,7 +16,13 @@ from buttress.logs.builder import RolloutBuilder
 
 LINE_LIMIT = 64 << 20
 MANY = 16 << 10  # bytes that are worth a call of Polars
+# Rollouts differ from each other; a few bytes that unfold into lines without an end do not.
+MOST_LINES, LINES_PER_BYTE = 1 << 20, 16
 WINDOWS = (4 << 10, 64 << 10)  # in which lines are looked for
+_BOMB = (
+    "{:,} lines in {:,} packed bytes: lines that all repeat each other, or a file made to take for "
+    "ever; not read further. If it is sound, unpack it"
+)
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,9 @@ def blocks(
 ) -> Iterator[Block]:
     """Yield the lines of a file in blocks of about half a megabyte.
 
-    A line beyond the limit (64 MiB by default) is left out. That, a damaged stream and a file that
-    cannot be opened are problems of the builder (if there is one); what could be read before is
-    yielded.
+    A line beyond the limit (64 MiB by default) is left out. That, a damaged stream, one of very
+    many lines in few bytes and a file that cannot be opened are problems of the builder (if there
+    is one); what could be read before is yielded.
     """
     builder = builder or RolloutBuilder()
     try:
@@ -123,6 +129,9 @@ def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder, limit: int)
             lines = int(np.count_nonzero(_line_feeds(view[start:cut])))
             yield Block(line, view[start:cut], lines, torn=False)
             line += lines
+            if line > MOST_LINES and file.packed and line > LINES_PER_BYTE * file.used:
+                builder.problem(path, line, _BOMB.format(line - 1, file.used))
+                return
             held = _moved(view, cut, end)
             continue
         held = _moved(view, start, end)
@@ -153,13 +162,13 @@ def valid_utf8(data: bytes | memoryview) -> bool:
     >>> valid_utf8("π".encode()), valid_utf8("é".encode("latin-1"))
     (True, False)
     """
-    if np.frombuffer(data, dtype=np.uint8).max(initial=0) < 0x80:
-        return True
     if len(data) < MANY:
         try:
             str(data, "utf-8")
         except UnicodeDecodeError:
             return False
+        return True
+    if np.frombuffer(data, dtype=np.uint8).max() < 0x80:
         return True
     try:  # looks at many bytes at once
         pl.Series([bytes(data)], dtype=pl.Binary).cast(pl.String)
