@@ -199,11 +199,13 @@ def test_the_evidence_pairs_by_seed_and_its_conclusion_follows_the_numbers(tmp_p
     assert written["rows"][1]["pass@1 difference"]["mean"] == pytest.approx(0.05)
     page = paths[1].read_text()
     assert "+5.0 [+5.0, +5.0]" in page
-    assert "other: above at easy (+5.0), hard (+5.0)." in page
+    assert "other: above at easy (+5.0), hard (+5.0)." in written["conclusion"]
+    assert "| other | **+5.0** | **+5.0** |" in page
     assert paths[2].read_text().startswith("<?xml")
     assert "small.svg" in page
     same = evidence.write_evidence(SMALL, made(0.0), tmp_path, command="made by hand")
-    assert "other: not told apart" in same[1].read_text()
+    assert "other: not told apart" in json.loads(same[0].read_text())["conclusion"]
+    assert "| other | +0.0 | +0.0 |" in same[1].read_text()
 
 
 def test_noise_is_not_told_apart():

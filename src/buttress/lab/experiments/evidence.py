@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from buttress.errors import MissingExtraError, UsageError
 from buttress.lab.experiments.design import Experiment, Record
-from buttress.lab.experiments.duels import duel_table, duels, won
+from buttress.lab.experiments.duels import duels, won
 from buttress.lab.experiments.figures import draw
+from buttress.lab.experiments.pages import page
 from buttress.lab.experiments.tables import conclude, summarise
 
 if TYPE_CHECKING:
@@ -76,10 +77,8 @@ def write_evidence(
     paths = [folder / f"{experiment.name}.{end}" for end in ("json", "md", "svg")]
     paths[0].write_text(json.dumps(_known(evidence), indent=1) + "\n")
     drawn = draw(experiment, rows, records, probed, paths[2])
-    tables = duel_table(experiment, fought) if fought else []
-    tables += ["", *_plain_table(probed)] if probed else []
-    page = _page(experiment, rows, tables, command, conclusion, picture=drawn)
-    paths[1].write_text("\n".join(page) + "\n")
+    text = page(experiment, rows, fought, probed, command=command, found=found, picture=drawn)
+    paths[1].write_text(text)
     return paths if drawn else paths[:2]
 
 
@@ -109,97 +108,6 @@ def render_index(entries: Sequence[dict[str, Any]], console: Console) -> None:
         console.print(f"[bold]{entry['experiment']}[/bold] ({entry['seeds']} seeds)")
         console.print(f"{entry['conclusion'] or 'no conclusion'}", markup=False, highlight=False)
         console.print(f"made by {entry['command']}\n", style="dim", markup=False, highlight=False)
-
-
-def _page(
-    experiment: Experiment,
-    rows: Sequence[Record],
-    tables: Sequence[str],
-    command: str,
-    conclusion: str,
-    *,
-    picture: bool,
-) -> list[str]:
-    lines = [f"# {experiment.name}", "", experiment.question, "", f"Made by `{command}`.", ""]
-    if conclusion:
-        lines += [conclusion, ""]
-    if picture:
-        lines += [f"![{experiment.question}]({experiment.name}.svg)", ""]
-    if len(experiment.arms) > 1:
-        lines += [_how(experiment), "", *_table(experiment, rows), ""]
-    lines += tables
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
-
-
-def _how(experiment: Experiment) -> str:
-    rates = sorted({rate for one in experiment.conditions for rate in experiment.grid(one)})
-    tuned = (
-        f"The learning rate is the best of {', '.join(f'{rate:g}' for rate in rates)} for each "
-        "arm and condition on other seeds; controls take the rate of what they control. "
-        if len(rates) > 1
-        else f"Learning rate {rates[0]:g} for all. "
-    )
-    return (
-        f"In percent; differences to {experiment.arms[0].label} in points, paired by seed, with "
-        "95 % intervals and the p value of a paired t test, not corrected for the number of "
-        f"comparisons. {tuned}Every arm spends the same rollouts; pass@1 course is the mean over "
-        "the evaluations of a run. ACR is that of the groups drawn, before any remedy; in "
-        "brackets, the share of groups without advantages after it."
-    )
-
-
-def _table(experiment: Experiment, rows: Sequence[Record]) -> list[str]:
-    names = experiment.measures
-    head = ["condition", "arm", "n", "lr", "ACR (after)"]
-    for name in names:
-        head += [name, "difference"] if name in _COMPARED else [name]
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for row in rows:
-        cells = [row["condition"], row["arm"], str(row["seeds"]), f"{row['lr']:g}"]
-        cells.append(f"{row['acr']:.2f} ({row['acr after']:.2f})")
-        for name in names:
-            cells.append(_value(name, row[name]))
-            if name in _COMPARED:
-                cells.append(_difference(row.get(f"{name} difference")))
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-_COMPARED = ("pass@1", "pass@1 course", "greedy", "pass@16", "pass@256", "forgotten")
-_COUNTS = ("updates", "rollouts")
-
-
-def _value(name: str, value: float) -> str:
-    if not isfinite(value):
-        return "–"
-    if name in _COUNTS:
-        return f"{value:.0f}"
-    return f"{value:.3f}" if name == "entropy" else f"{100 * value:.1f}"
-
-
-def _difference(found: dict[str, float] | None) -> str:
-    if found is None or not isfinite(found["low"]):
-        return ""
-    mean, low, high = (100 * found[name] for name in ("mean", "low", "high"))
-    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] p={found['p']:.2g}"
-
-
-def _plain_table(rows: Sequence[Record]) -> list[str]:
-    lines: list[str] = []
-    last: list[str] = []
-    for row in rows:
-        names = list(row)
-        if names != last:
-            lines += ["", f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
-            last = names
-        lines.append(f"| {' | '.join(map(_short, row.values()))} |")
-    return lines[1:]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _known(value: Any) -> Any:
