@@ -17,20 +17,20 @@ demo: .venv/ready ## train small, diagnose, write a report (one to three minutes
 
 test: lint types imports unit docs wheel ## everything that CI checks
 
-lint: .venv/ready ## formatting and lint
+lint: .venv/dev ## formatting and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/ready ## static types
+types: .venv/dev ## static types
 	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python
 
-imports: .venv/ready ## imports go one way
+imports: .venv/dev ## imports go one way
 	$(BIN)/lint-imports
 
-unit: .venv/ready ## all tests
+unit: .venv/dev ## all tests
 	$(BIN)/python -m pytest -n 2 --doctest-modules --ignore=tests/hooks_verl --ignore=tests/hooks_swift --ignore=tests/logs/data
 
-docs: .venv/ready ## the documentation, warnings are errors
+docs: .venv/dev ## the documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
 
 verl: .venv-verl/ready ## the verl plugin, in an environment of its own (verl and TRL pin different transformers)
@@ -39,10 +39,10 @@ verl: .venv-verl/ready ## the verl plugin, in an environment of its own (verl an
 swift: .venv-swift/ready ## the ms-swift plugin in real runs, in an environment of its own
 	.venv-swift/bin/python -m pytest -p no:cacheprovider tests/hooks_swift
 
-bench: .venv/ready ## speed, as ratios measured side by side
+bench: .venv/dev ## speed, as ratios measured side by side
 	$(BIN)/python -m benchmarks
 
-wheel: .venv/ready ## build the wheel and try it in an environment of its own
+wheel: .venv/dev ## build the wheel and try it in an environment of its own
 	rm -rf dist build/wheel-venv
 	$(BIN)/python -m build --wheel --outdir dist . >/dev/null
 	$(PYTHON) -m venv build/wheel-venv
@@ -53,11 +53,15 @@ clean: ## remove what the targets made
 	rm -rf .venv .venv-verl .venv-swift dist build buttress-demo .pytest_cache .ruff_cache .hypothesis
 
 .venv/ready: pyproject.toml
-	@echo "installing torch, TRL and the tools into .venv: some minutes without a word"
+	@echo "installing torch and TRL into .venv: some minutes without a word"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q --upgrade pip
 	$(BIN)/python -m pip install -q $(TORCH)
-	$(BIN)/python -m pip install -q -e '.[trl]' --group dev
+	$(BIN)/python -m pip install -q -e '.[trl]'
+	touch $@
+
+.venv/dev: .venv/ready
+	$(BIN)/python -m pip install -q --group dev
 	touch $@
 
 .venv-verl/ready: pyproject.toml
