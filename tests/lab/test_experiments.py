@@ -64,7 +64,7 @@ def test_controls_are_not_tuned_and_take_the_rate_of_what_they_control():
 
 
 def test_every_experiment_asks_for_runs_that_can_be_built():
-    assert len(EXPERIMENTS) == 23
+    assert len(EXPERIMENTS) == 24
     for experiment in EXPERIMENTS.values():
         assert experiment.arms or experiment.probe
         assert not {100, 101} & set(experiment.seeds)  # tuning seeds are other seeds

@@ -24,6 +24,7 @@ EXPERIMENTS: MappingProxyType[str, Experiment] = MappingProxyType(
             sweeps.GROUP_SIZE,
             sweeps.DIFFICULTY,
             sweeps.SCALE,
+            sweeps.STABILITY,
             probes.OVERHEAD,
             probes.TAIL_MISS,
             remedies.PASS_AT_K,

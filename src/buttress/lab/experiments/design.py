@@ -105,7 +105,11 @@ class Experiment:
     def quick(self) -> Experiment:
         """Return the same question at a size that takes minutes."""
         middle = self.rates[len(self.rates) // 2 :][:1]
-        conditions = tuple(replace(one, rates=None) for one in self.conditions)
+        # one rate is no choice but what the condition is
+        conditions = tuple(
+            one if len(one.rates or ()) == 1 else replace(one, rates=None)
+            for one in self.conditions
+        )
         return replace(
             self,
             conditions=conditions,

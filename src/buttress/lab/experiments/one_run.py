@@ -45,6 +45,7 @@ def summary(history: History) -> Record:
         **{name: course[-1][name] for name in scores},
         "pass@1 course": float(np.mean([one["pass@1"] for one in course[1:]])),
         "initial pass@1": course[0]["pass@1"],
+        "lost": float(course[-1]["pass@1"] < course[0]["pass@1"]),
         "initial greedy": course[0]["greedy"],
         "initial acr": float(np.mean(steps["acr_drawn"][:5])),
         "early acr": float(np.mean(steps["acr_drawn"][:EARLY])),

@@ -9,7 +9,7 @@ from typing import Any
 from buttress.lab.experiments.design import Experiment, Record
 from buttress.lab.experiments.duels import duel_table
 
-_COMPARED = ("pass@1", "pass@1 course", "greedy", "pass@16", "pass@256", "forgotten")
+_COMPARED = ("pass@1", "pass@1 course", "greedy", "pass@16", "pass@256", "forgotten", "lost")
 _COUNTS = ("updates", "rollouts")
 
 
@@ -65,7 +65,10 @@ def _brief(experiment: Experiment, rows: Sequence[Record], fought: Sequence[Reco
 
 
 def _said(measure: str) -> str:
-    return {"pass@1 course": "Mean pass@1 over the run"}.get(measure, measure)
+    return {
+        "pass@1 course": "Mean pass@1 over the run",
+        "lost": "Share of runs that end below their start",
+    }.get(measure, measure)
 
 
 def _sure(rows: Sequence[Record]) -> str:

@@ -57,6 +57,20 @@ SCALE = Experiment(
     seeds=tuple(range(5)),
     axis="width of the model",
 )
+STABILITY = Experiment(
+    "stability",
+    "How large a learning rate does a run survive with each method?",
+    _ARMS,
+    tuple(
+        Condition(f"{start}, {rate:g}", start, rates=(rate,), level=rate)
+        for start in ("parity", "acr80")
+        for rate in (1e-4, 2e-4, 4e-4)
+    ),
+    seeds=tuple(range(8)),
+    primary="lost",
+    measures=("lost", "pass@1", "pass@1 course", "greedy", "entropy"),
+    contender="posterior",
+)
 # 5 starting points x 7 temperatures x 7 group sizes: as many configurations as the paper has
 ACR_FORECAST = Experiment(
     "acr-forecast",
