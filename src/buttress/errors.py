@@ -45,4 +45,5 @@ class MissingExtraError(ButtressError, ImportError):
     @classmethod
     def of(cls, feature: str, extra: str) -> MissingExtraError:
         """Return the error that tells how to install `extra` for `feature`."""
-        return cls(f"{feature} needs the extra {extra!r}: pip install 'buttress[{extra}]'")
+        install = f"pip install 'buttress[{extra}]', in a clone pip install '.[{extra}]'"
+        return cls(f"{feature} needs the extra {extra!r}: {install}")
