@@ -95,7 +95,8 @@ def resample(acr: float) -> Advice:
     return Advice(
         "replace tied groups while sampling (DAPO dynamic sampling)",
         "every group in the update then carries a signal",
-        f"about {1 / (1 - acr):.1f} times the rollouts at this ACR"
+        f"about {1 / (1 - acr):.1f} times the rollouts at this ACR; from equal rollouts a tiny "
+        "model learnt less than with `grpo`"
         if acr < 1
         else "without end here: no group is mixed",
     )
@@ -124,4 +125,4 @@ def against_collapse(case: Case) -> list[Advice]:
         "all_wrong": [CHECK_VERIFIER, REACHABLE, *more, TEACH_FROM_TIES],
         "all_correct": [RETIRE_PROMPTS, HARDER_PROMPTS, again],
     }
-    return kinds.get(dominant_kind(case) or "", [again, RETIRE_PROMPTS, TEACH_FROM_TIES])
+    return kinds.get(dominant_kind(case) or "", [TEACH_FROM_TIES, RETIRE_PROMPTS, again])
