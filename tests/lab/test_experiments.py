@@ -208,6 +208,18 @@ def test_the_evidence_pairs_by_seed_and_its_conclusion_follows_the_numbers(tmp_p
     assert "| other | +0.0 | +0.0 |" in same[1].read_text()
 
 
+def test_a_page_says_how_the_learning_rates_came_about(tmp_path):
+    def page(*grids):
+        pairs = zip(SMALL.conditions, grids, strict=True)
+        conditions = tuple(replace(one, rates=grid) for one, grid in pairs)
+        experiment = replace(SMALL, conditions=conditions)
+        return evidence.write_evidence(experiment, made(0.0), tmp_path, command="by hand")[1]
+
+    assert "best of 0.1, 0.2 for each" in page((0.1, 0.2), (0.1,)).read_text()
+    assert "rate is that of the condition" in page((0.1,), (0.2,)).read_text()
+    assert "Learning rate 0.1 for all" in page((0.1,), (0.1,)).read_text()
+
+
 def test_noise_is_not_told_apart():
     draws = np.random.default_rng(0)
     records = [{**one, "pass@1 course": draws.random()} for one in made(0.0)]

@@ -70,6 +70,14 @@ def test_a_broken_footer_raises_nothing(data, tmp_path_factory):
     assert found is None or found >= 0
 
 
+@pytest.mark.parametrize("kind", [1, 3, 5, 6, 7, 8, 10, 12])
+def test_a_list_that_promises_more_than_there_is(tmp_path, kind):
+    footer = bytes([0x19, 0xF0 | kind, *[0xFF] * 8, 0x7F, *[0] * 40])
+    content = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    (tmp_path / "a").write_bytes(content)
+    assert unpacked_size(tmp_path / "a") is None
+
+
 @pytest.mark.parametrize("octet", [0x1C, 0x19, 0x2C, 0xFC])
 def test_structs_and_lists_without_an_end(tmp_path, octet):
     footer = bytes([octet]) * 100_000

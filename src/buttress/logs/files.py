@@ -192,11 +192,6 @@ class Opened:
         return self._stream.fault if self._stream else ""
 
     @property
-    def packed(self) -> bool:
-        """Whether the file is compressed."""
-        return self._stream is not None
-
-    @property
     def used(self) -> int:
         """How many bytes, as they lie on disk, were used up."""
         return self._file.tell()

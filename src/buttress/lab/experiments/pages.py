@@ -84,7 +84,7 @@ def _matrix(
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
         test = test_of(row)
-        points = f"{100 * test['mean']:+.1f}"
+        points = f"{100 * test['mean']:+.1f}" if isfinite(test["mean"]) else "–"
         sure = test["p"] < 0.05 / len(rows)
         cells.setdefault(arm_of(row), {})[row["condition"]] = f"**{points}**" if sure else points
     lines = ["", f"| | {' | '.join(conditions)} |", "|---|" + "---:|" * len(conditions)]
@@ -94,13 +94,17 @@ def _matrix(
 
 
 def _how(experiment: Experiment) -> str:
-    rates = sorted({rate for one in experiment.conditions for rate in experiment.grid(one)})
-    tuned = (
-        f"The learning rate is the best of {', '.join(f'{rate:g}' for rate in rates)} for each "
-        "arm and condition on other seeds; controls take the rate of what they control. "
-        if len(rates) > 1
-        else f"Learning rate {rates[0]:g} for all. "
-    )
+    grids = [experiment.grid(one) for one in experiment.conditions]
+    rates = sorted({rate for grid in grids for rate in grid})
+    if any(len(grid) > 1 for grid in grids):
+        tuned = (
+            f"The learning rate is the best of {', '.join(f'{rate:g}' for rate in rates)} for each "
+            "arm and condition on other seeds; controls take the rate of what they control. "
+        )
+    elif len(rates) > 1:
+        tuned = "The learning rate is that of the condition. "
+    else:
+        tuned = f"Learning rate {rates[0]:g} for all. "
     return (
         f"In percent; in brackets the difference to {experiment.arms[0].label} in points, paired "
         f"by seed, with its 95 % interval; the p values are in the JSON. {tuned}Every arm spends "

@@ -129,7 +129,8 @@ def _blocks(file: files.Opened, path: Path, builder: RolloutBuilder, limit: int)
             lines = int(np.count_nonzero(_line_feeds(view[start:cut])))
             yield Block(line, view[start:cut], lines, torn=False)
             line += lines
-            if line > MOST_LINES and file.packed and line > LINES_PER_BYTE * file.used:
+            # never of a plain file, where a line has a byte at least
+            if line > max(MOST_LINES, LINES_PER_BYTE * file.used):
                 builder.problem(path, line, _BOMB.format(line - 1, file.used))
                 return
             held = _moved(view, cut, end)

@@ -11,6 +11,7 @@ from typing import Any
 
 _ROW_GROUPS, _TOTAL_BYTE_SIZE = 4, 2  # of FileMetaData, of RowGroup
 _TAIL = 8  # the length of the footer, and PAR1
+_LONG = 4 << 20  # bytes of a footer beyond which it is left alone
 _DEEP = 16  # values in each other; the format has twelve
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 
@@ -22,7 +23,7 @@ def unpacked_size(path: Path) -> int | None:
             end = file.seek(0, 2)
             file.seek(max(0, end - _TAIL))
             length = int.from_bytes(file.read(4), "little")
-            if file.read(4) != b"PAR1" or length > end - _TAIL:
+            if file.read(4) != b"PAR1" or length > min(end - _TAIL, _LONG):
                 return None
             file.seek(end - _TAIL - length)
             footer = _Compact(file.read(length)).struct()
@@ -88,3 +89,5 @@ class _Compact:
 
     def _skip(self, count: int) -> None:
         self._at += count
+        if self._at > len(self._data):
+            raise ValueError("the footer ends early")
